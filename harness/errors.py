@@ -1,0 +1,74 @@
+"""One tree of user errors.
+
+Each error says what is wrong, where, the numbers, and what to do next, in one line. Only `cli` prints them and
+turns them into exit codes; nothing below it calls `sys.exit`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb. When several apply to a judgement the order is 2, 1, 4, 5, 3."""
+
+    OK = 0
+    REGRESSED = 1
+    USAGE = 2
+    STALE = 3
+    INCOMPLETE = 4
+    NOTHING_MEASURED = 5
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+class SqnrError(Exception):
+    """Base of all errors a user can cause; `exit_code` is what the process ends with."""
+
+    exit_code: ExitCode = ExitCode.USAGE
+
+
+class UsageError(SqnrError):
+    """A wrong argument or selection."""
+
+
+class ConfigError(SqnrError):
+    """A setting in `[tool.sqnr]` that does not hold."""
+
+
+class TableError(SqnrError):
+    """A CSV or JSON file that cannot be read, with file, line and column."""
+
+
+class AdapterError(SqnrError):
+    """A model adapter that does not keep the contract of `harness.adapter`."""
+
+
+class WeightsError(SqnrError):
+    """Weights that cannot be loaded: what to download, and where to put it."""
+
+
+class AcceptRefused(SqnrError):
+    """A run that `accept` will not turn into a baseline without being told exactly which rows."""
+
+
+class NoBaseline(SqnrError):
+    """There are no baselines for this platform."""
+
+    exit_code = ExitCode.INCOMPLETE
+
+
+class NothingMeasured(SqnrError):
+    """A selection that plans no case."""
+
+    exit_code = ExitCode.NOTHING_MEASURED
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """An unknown name lists the near matches first and then all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UsageError(f"no {kind} named {name!r}{hint} (known: {', '.join(names) or 'none'})")

@@ -1,0 +1,229 @@
+"""The vocabulary as frozen records: what is planned, what is measured, and how it is judged.
+
+Nothing here computes, reads or writes; every other module of the harness may import this one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+SQNR_CAP_DB = 160.0
+"""SQNR of two equal tensors: float64 sums of float32 values resolve no more."""
+
+
+class Stage(StrEnum):
+    """The step of a case that was under way; a failed row names it."""
+
+    LOAD = "load"
+    EXPORT = "export"
+    PREPARE = "prepare"
+    CALIBRATE = "calibrate"
+    CONVERT = "convert"
+    LOWER = "lower"
+    MEASURE = "measure"
+
+
+class Point(StrEnum):
+    """Where an output is measured."""
+
+    FLOAT = "float"
+    PREPARED = "prepared"
+    CONVERTED = "converted"
+    LOWERED = "lowered"
+
+
+class Status(StrEnum):
+    """What became of a measured output; a failed stage is written `failed:<stage>` (see `failed`)."""
+
+    MEASURED = "measured"
+    EXACT = "exact"
+    ZERO_SIGNAL = "zero_signal"
+    NONFINITE_ACTUAL = "nonfinite_actual"
+    NONFINITE_REFERENCE = "nonfinite_reference"
+    MISMATCH = "mismatch"
+    EMPTY = "empty"
+
+
+FAILED = "failed:"
+STATUSES = frozenset({*Status, *(FAILED + stage for stage in Stage)})
+NEVER_GOOD = frozenset({Status.NONFINITE_ACTUAL, Status.NONFINITE_REFERENCE, Status.MISMATCH})
+"""Statuses that fail even when the baseline says the same."""
+
+
+def failed(stage: Stage) -> str:
+    """The status of a row whose `stage` raised, timed out, or died."""
+    return FAILED + stage
+
+
+class QuantizerStatus(StrEnum):
+    """`unquantized`: a parameter or edge that should have a quantizer and has none."""
+
+    QUANTIZED = "quantized"
+    UNQUANTIZED = "unquantized"
+    NONFINITE = "nonfinite"
+
+
+class Role(StrEnum):
+    """What a quantizer quantizes."""
+
+    WEIGHT = "weight"
+    ACTIVATION = "activation"
+    BIAS = "bias"
+
+
+class Granularity(StrEnum):
+    """How many elements share one pair of qparams."""
+
+    PER_TENSOR = "per_tensor"
+    PER_CHANNEL = "per_channel"
+    PER_GROUP = "per_group"
+    PER_TOKEN = "per_token"
+
+
+class Outcome(StrEnum):
+    """The judgement on one row."""
+
+    OK = "ok"
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    CHANGED = "changed"
+    NEW = "new"
+    MISSING = "missing"
+    FAILED = "failed"
+
+
+RELEASED = "released"
+"""The variant with no fix applied."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Case:
+    """One cell of a plan: a model, at a size, with weights, through a flow, with a set of fixes."""
+
+    model: str
+    size: str
+    weights: str
+    flow: str
+    variant: str = RELEASED
+
+    def __str__(self) -> str:
+        variant = "" if self.variant == RELEASED else f" {self.variant}"
+        return f"{self.model}/{self.size}/{self.weights} {self.flow}{variant}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    model: str
+    size: str
+    weights: str
+    flow: str
+    variant: str
+
+    @property
+    def case(self) -> Case:
+        """The case this row belongs to."""
+        return Case(self.model, self.size, self.weights, self.flow, self.variant)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} is {value}: a stored number is finite or absent")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRow(_Row):
+    """One output of a case at one point, against the fp32 eager model over the whole evaluation set.
+
+    `sqnr_db` is over the set, `sqnr_min_db` the worst single sample's, both dB, higher is better, None where the
+    status says so. `ref_rms` is the root mean square of the reference, `numel` the elements compared.
+    `noise_db` is filled in baselines only: the standard deviation of `sqnr_db` under inputs jittered by 1e-6.
+    `task_metric` is top-1 accuracy in [0, 1] where the adapter has labels for this output.
+    """
+
+    point: str
+    output: str
+    status: str
+    sqnr_db: float | None = None
+    sqnr_min_db: float | None = None
+    max_abs_err: float | None = None
+    cosine: float | None = None
+    ref_rms: float | None = None
+    numel: int | None = None
+    noise_db: float | None = None
+    task_metric: float | None = None
+    error: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes the row unique."""
+        return (self.model, self.size, self.weights, self.flow, self.variant, self.point, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizerRow(_Row):
+    """One quantizer of a converted graph, or one parameter or edge that should have had one.
+
+    `lo` and `hi` bound the representable range, scale x (quant_min - zero_point) to scale x (quant_max - zero_point);
+    with several scales those of the widest channel, and of the widest batch for dynamic quantization.
+    `clip_fraction` is the share of evaluated elements outside, `utilisation` the share of codes used, `sqnr_db` the
+    quantizer's own error (x against qdq(x)), `sqnr_min_db` that of its worst channel. Quantizers with the same
+    non-empty `share_group` share one observer.
+    """
+
+    quantizer: str
+    status: str
+    role: str
+    dtype: str = ""
+    granularity: str = ""
+    axis: int | None = None
+    quant_min: int | None = None
+    quant_max: int | None = None
+    scale: float | None = None
+    zero_point: int | None = None
+    lo: float | None = None
+    hi: float | None = None
+    observed_lo: float | None = None
+    observed_hi: float | None = None
+    clip_fraction: float | None = None
+    utilisation: float | None = None
+    sqnr_db: float | None = None
+    sqnr_min_db: float | None = None
+    noise_rel: float | None = None
+    share_group: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes the row unique."""
+        return (self.model, self.size, self.weights, self.flow, self.variant, self.quantizer)
+
+
+Row = OutputRow | QuantizerRow
+OUTPUT_KEY = ("model", "size", "weights", "flow", "variant", "point", "output")
+QUANTIZER_KEY = ("model", "size", "weights", "flow", "variant", "quantizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judged field of a row: `old` is the baseline's value, `new` the measured one, `allowed` the tolerance."""
+
+    field: str
+    old: float | int | str | None
+    new: float | int | str | None
+    allowed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement on one row. `message` is one line for people; `loss_db` sorts the worst first."""
+
+    case: Case
+    kind: str
+    name: str
+    outcome: Outcome
+    findings: tuple[Finding, ...] = ()
+    message: str = ""
+    loss_db: float = 0.0
+    waived: str = ""
