@@ -66,6 +66,12 @@ class NothingMeasured(SqnrError):
     exit_code = ExitCode.NOTHING_MEASURED
 
 
+class Interrupted(SqnrError):
+    """Ctrl-C; says where what was measured is kept."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """An unknown name lists the near matches first and then all of them."""
     names = sorted(known)

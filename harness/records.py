@@ -6,6 +6,7 @@ Nothing here computes, reads or writes; every other module of the harness may im
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -198,6 +199,17 @@ class QuantizerRow(_Row):
     def key(self) -> tuple[str, ...]:
         """What makes the row unique."""
         return (self.model, self.size, self.weights, self.flow, self.variant, self.quantizer)
+
+
+def failed_rows(
+    case: Case, points: Iterable[Point], outputs: Iterable[str], stage: Stage, error: str
+) -> list[OutputRow]:
+    """The rows of a case that could not be measured at `points`, with the first line of the error."""
+    line = (error.strip().splitlines() or [""])[0][:300]
+    key = (case.model, case.size, case.weights, case.flow, case.variant)
+    return [
+        OutputRow(*key, point, output, failed(stage), error=line) for point in points for output in outputs
+    ]
 
 
 Row = OutputRow | QuantizerRow

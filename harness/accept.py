@@ -1,0 +1,162 @@
+"""Turns a run's rows into the baseline; the only thing that writes one."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from harness import baseline as baselines
+from harness.baseline import Baseline
+from harness.errors import AcceptRefused
+from harness.execute import NoiseFloor
+from harness.records import FAILED, NEVER_GOOD, Case, OutputRow, QuantizerRow, Row
+from harness.store import COMPLETE, Run
+from harness.workspace import Workspace
+
+R = TypeVar("R", OutputRow, QuantizerRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which rows to accept, and why. Patterns are shell-style; `rows` match whole keys joined by `/`."""
+
+    because: str
+    models: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the user said which rows."""
+        return bool(self.models or self.flows or self.rows)
+
+    def wants(self, row: Row) -> bool:
+        """Whether a row was asked for."""
+        return (
+            _matches(row.model, self.models)
+            and _matches(row.flow, self.flows)
+            and _matches("/".join(row.key), self.rows)
+        )
+
+    def names(self, row: Row) -> bool:
+        """Whether a row was asked for by key, not merely swept along by a model or flow."""
+        return bool(self.rows) and self.wants(row)
+
+
+def _matches(value: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row that an accept replaces, adds (no `old`) or removes (no `new`)."""
+
+    old: Row | None
+    new: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A new baseline and how it differs from the present one."""
+
+    baseline: Baseline
+    changes: tuple[Change, ...]
+    cases: tuple[Case, ...]
+
+
+def check_acceptable(run: Run, request: Request) -> None:
+    """Raise `AcceptRefused` for a filtered, partial or failed run whose rows were not named."""
+    if not request.because.strip():
+        raise AcceptRefused('accept needs a reason: --because "..."')
+    if run.status != COMPLETE and not request.explicit:
+        raise AcceptRefused(f"run {run.name} is {run.status}, not complete; name what to accept: -m, -f or --row")
+    if run.plan.filtered and not request.explicit:
+        raise AcceptRefused(
+            f"run {run.name} measured a selection of {len(run.plan.cases)} cases, not a whole suite; "
+            "name what to accept: -m, -f or --row"
+        )
+    wanted = [row for row in run.outputs if request.wants(row)]
+    if not wanted and not any(request.wants(row) for row in run.quantizers):
+        raise AcceptRefused(f"run {run.name} holds no row that fits {request}")
+    bad = [row for row in wanted if row.status in NEVER_GOOD]
+    if bad:
+        raise AcceptRefused(
+            f"{_name(bad[0])} is {bad[0].status} ({len(bad)} such rows): this fails whatever the baseline says; "
+            "mend it, or waive it in [tool.sqnr] with a reason"
+        )
+    broken = [row for row in wanted if row.status.startswith(FAILED) and not request.names(row)]
+    if broken:
+        raise AcceptRefused(
+            f"{_name(broken[0])} is {broken[0].status}: {broken[0].error} ({len(broken)} such rows); to make a "
+            f"known failure the baseline, name it: --row '{'/'.join(broken[0].key)}'"
+        )
+
+
+def _name(row: OutputRow) -> str:
+    return f"{row.case} {row.point} {row.output}"
+
+
+def propose(run: Run, request: Request, present: Baseline, noise: NoiseFloor | None) -> Proposal:
+    """The baseline after accepting; `noise=None` keeps the stored noise of rows that have one.
+
+    A complete run also removes the rows it answers for and did not measure.
+    """
+    scope = _replaceable(run)
+    outputs = _merge(present.outputs, run.outputs, request, scope)
+    quantizers = _merge(present.quantizers, run.quantizers, request, scope)
+    for row in outputs.values():
+        if request.wants(row) and scope(row.case):
+            old = present.outputs.get(row.key)
+            kept = old.noise_db if old else None
+            outputs[row.key] = replace(row, noise_db=noise.outputs.get(row.key) if noise else kept)
+    for quantizer in quantizers.values():
+        if request.wants(quantizer) and scope(quantizer.case):
+            before = present.quantizers.get(quantizer.key)
+            kept = before.noise_rel if before else None
+            quantizers[quantizer.key] = replace(
+                quantizer, noise_rel=noise.quantizers.get(quantizer.key) if noise else kept
+            )
+    changes = [*_changes(present.outputs, outputs), *_changes(present.quantizers, quantizers)]
+    cases = tuple(case for case in run.plan.cases if any(row.case == case for row in run.outputs if request.wants(row)))
+    return Proposal(Baseline(outputs, quantizers, list(present.accepted)), tuple(changes), cases)
+
+
+def _replaceable(run: Run) -> Callable[[Case], bool]:
+    """Whose baseline rows a run may replace or remove: a complete run's whole scope, else only measured cases."""
+    answered = frozenset(row.case for row in run.outputs)
+    in_scope = run.plan.scope()
+    return lambda case: in_scope(case) and (run.status == COMPLETE or case in answered)
+
+
+def _merge(
+    present: dict[tuple[str, ...], R], measured: list[R], request: Request, scope: Callable[[Case], bool]
+) -> dict[tuple[str, ...], R]:
+    kept = {key: row for key, row in present.items() if not (scope(row.case) and request.wants(row))}
+    return kept | {row.key: row for row in measured if request.wants(row)}
+
+
+def _changes(old: dict[tuple[str, ...], R], new: dict[tuple[str, ...], R]) -> list[Change]:
+    return [
+        Change(old.get(key), new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+
+
+def write(workspace: Workspace, run: Run, request: Request, proposal: Proposal) -> None:
+    """Write the proposal with its journal entry. The caller holds the lock."""
+    entry: dict[str, Any] = {
+        "because": request.because,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "suite": run.plan.suite,
+        "subjects": sorted({f"{case.model}/{case.size}/{case.weights}" for case in proposal.cases}),
+        "rows": len(proposal.changes),
+        "stack": run.environment.get("stack", {}),
+        "cpu": run.environment.get("cpu", ""),
+        "pins": run.environment.get("pins", {}),
+    }
+    proposal.baseline.accepted.append(entry)
+    baselines.write(workspace.platform_baselines, proposal.baseline)

@@ -1,0 +1,44 @@
+"""The verb `accept`: checks, noise floor, old -> new, write."""
+
+from __future__ import annotations
+
+from harness import baseline as baselines
+from harness.accept import Request, check_acceptable, propose, write
+from harness.baseline import Baseline
+from harness.errors import NoBaseline
+from harness.execute import NOISE_SEEDS, Options, noise_floor
+from harness.report.progress import showing_progress
+from harness.report.terminal import console, print_proposal
+from harness.store import Run
+from harness.workspace import Workspace
+
+
+def accept(
+    workspace: Workspace, run: Run, request: Request, options: Options, *, dry_run: bool, with_noise: bool
+) -> None:
+    """Accept rows of a run. Raises `AcceptRefused` before anything is measured or written."""
+    check_acceptable(run, request)
+    proposal = propose(run, request, _present(workspace), None)
+    out = console()
+    print_proposal(out, proposal)
+    if dry_run:
+        return
+    noise = None
+    if with_noise:
+        with showing_progress() as shown:
+            shown.expect(len(proposal.cases) * NOISE_SEEDS, f"noise floor: {NOISE_SEEDS} jittered runs")
+            noise = noise_floor(workspace, run, proposal.cases, options, shown.update)
+    held = baselines.lock(workspace.platform_baselines)
+    try:
+        proposal = propose(run, request, _present(workspace), noise)
+        write(workspace, run, request, proposal)
+    finally:
+        held.release()
+    out.print(f"accepted into {workspace.platform_baselines}: {request.because}", soft_wrap=True, markup=False)
+
+
+def _present(workspace: Workspace) -> Baseline:
+    try:
+        return baselines.read(workspace.platform_baselines)
+    except NoBaseline:
+        return Baseline()

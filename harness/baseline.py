@@ -1,0 +1,123 @@
+"""The only reader and writer of baselines: `baselines/<platform>/<model>.{outputs,quantizers}.csv`, environment.json.
+
+environment.json is the sidecar of all tables in its folder: the schema version, and one entry for each `accept` with
+its reason, the cases it took over and the stack they were measured with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock, Timeout
+
+from harness import table
+from harness.errors import NoBaseline, TableError, UsageError
+from harness.files import write_atomically
+from harness.records import Case, OutputRow, QuantizerRow
+
+SCHEMA = 1
+SIDECAR = "environment.json"
+T = TypeVar("T", OutputRow, QuantizerRow)
+_LOCK_SECONDS = 30
+
+
+@dataclass(slots=True)
+class Baseline:
+    """All accepted rows of one platform, by key, and the journal of accepts, oldest first."""
+
+    outputs: dict[tuple[str, ...], OutputRow] = field(default_factory=dict)
+    quantizers: dict[tuple[str, ...], QuantizerRow] = field(default_factory=dict)
+    accepted: list[dict[str, Any]] = field(default_factory=list)
+
+    def stack_of(self, case: Case) -> dict[str, str]:
+        """Package versions with which a case's rows were measured; empty if not recorded."""
+        for entry in reversed(self.accepted):
+            if f"{case.model}/{case.size}/{case.weights}" in entry["subjects"]:
+                stack: dict[str, str] = entry["stack"]
+                return stack
+        return {}
+
+
+def read(folder: Path) -> Baseline:
+    """The baselines in a platform's folder.
+
+    Raises `NoBaseline` if there are none, and `TableError` naming file, line and column for a damaged one.
+    """
+    if not any(folder.glob("*.csv")):
+        known = sorted(path.name for path in folder.parent.glob("*") if any(path.glob("*.csv")))
+        raise NoBaseline(
+            f"{folder}: no baselines for this platform (there are some for: {', '.join(known) or 'none'}); "
+            'start with: sqnr accept --because "first baselines for this platform"'
+        )
+    baseline = Baseline(accepted=_read_sidecar(folder / SIDECAR))
+    for path in sorted(folder.glob("*.csv")):
+        model, _, kind = path.stem.rpartition(".")
+        if kind == "outputs":
+            baseline.outputs |= _by_key(path, model, table.parse(path, OutputRow))
+        elif kind == "quantizers":
+            baseline.quantizers |= _by_key(path, model, table.parse(path, QuantizerRow))
+        else:
+            raise TableError(f"{path}: not a baseline; expected <model>.outputs.csv or <model>.quantizers.csv")
+    return baseline
+
+
+def _by_key(path: Path, model: str, rows: list[T]) -> dict[tuple[str, ...], T]:
+    for row in rows:
+        if row.model != model:
+            raise TableError(f"{path}: column model: row {'/'.join(row.key)} belongs into {row.model}.*.csv")
+    return {row.key: row for row in rows}
+
+
+def _read_sidecar(path: Path) -> list[dict[str, Any]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            raise TableError(f"{path}: schema {content['schema']}, this version reads {SCHEMA}")
+        accepted = list(content["accepted"])
+        for entry in accepted:
+            if not (isinstance(entry["subjects"], list) and isinstance(entry["stack"], dict)):
+                raise TypeError("subjects must be a list and stack an object")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{path}: cannot be read: {type(error).__name__}: {error}") from None
+    return accepted
+
+
+def write(folder: Path, baseline: Baseline) -> None:
+    """Replace the files of a platform's folder, each atomically; tables left without rows are removed.
+
+    Raises `UsageError` if a file cannot be written.
+    """
+    outputs, quantizers = _by_model(baseline.outputs.values()), _by_model(baseline.quantizers.values())
+    texts = {folder / f"{model}.outputs.csv": table.render(rows, OutputRow) for model, rows in outputs.items()}
+    texts |= {folder / f"{m}.quantizers.csv": table.render(rows, QuantizerRow) for m, rows in quantizers.items()}
+    sidecar = json.dumps({"schema": SCHEMA, "accepted": baseline.accepted}, indent=1) + "\n"
+    for path, text in {**texts, folder / SIDECAR: sidecar}.items():
+        write_atomically(path, text)
+    for path in folder.glob("*.csv"):
+        if path not in texts:
+            path.unlink()
+
+
+def _by_model(rows: Iterable[T]) -> dict[str, list[T]]:
+    models: dict[str, list[T]] = defaultdict(list)
+    for row in rows:
+        models[row.model].append(row)
+    return models
+
+
+def lock(folder: Path) -> FileLock:
+    """Held while baselines are read, changed and written: two accepts at once come one after the other."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = FileLock(folder.parent / f".{folder.name}.lock", timeout=_LOCK_SECONDS)
+        held.acquire()
+    except Timeout:
+        raise UsageError(f"{folder}: another accept has held the baselines for {_LOCK_SECONDS} s") from None
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+    return held

@@ -1,0 +1,231 @@
+"""The judgement: a full outer join of measured and accepted rows. Pure: never prints, reads or writes.
+
+Every comparison is written so that NaN fails.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from harness.errors import ExitCode
+from harness.records import (
+    FAILED,
+    NEVER_GOOD,
+    RELEASED,
+    Case,
+    Finding,
+    Outcome,
+    OutputRow,
+    Point,
+    QuantizerRow,
+    Row,
+
+    Verdict,
+)
+from harness.settings import Settings, Tolerance
+
+_WORST_FIRST = (
+    Outcome.REGRESSED,
+    Outcome.CHANGED,
+    Outcome.FAILED,
+    Outcome.MISSING,
+    Outcome.IMPROVED,
+    Outcome.NEW,
+    Outcome.OK,
+)
+_STRUCTURE = ("status", "role", "dtype", "granularity", "axis", "quant_min", "quant_max", "share_group")
+_QUANTIZED_POINTS = (Point.CONVERTED, Point.LOWERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One side of a comparison, by key."""
+
+    outputs: Mapping[tuple[str, ...], OutputRow]
+    quantizers: Mapping[tuple[str, ...], QuantizerRow]
+
+
+def compare(
+    *, baseline: Rows, measured: Rows, in_scope: Callable[[Case], bool], settings: Settings, suite: str,
+    today: datetime.date,
+) -> list[Verdict]:
+    """Verdicts on all rows of either side, worst first; baseline rows out of scope are left alone."""
+    judged = []
+    for verdict, row in _join(baseline, measured, in_scope, lambda row: settings.tolerance_for(row, suite, today)):
+        waiver = settings.waiver_for(row, today) if verdict.outcome is not Outcome.OK else None
+        judged.append(replace(verdict, waived=waiver.reason) if waiver else verdict)
+    return sorted(judged, key=lambda v: (_WORST_FIRST.index(v.outcome), -v.loss_db, v.case, v.kind, v.name))
+
+
+def _join(
+    baseline: Rows, measured: Rows, in_scope: Callable[[Case], bool], tolerance_for: Callable[[Row], Tolerance]
+) -> Iterator[tuple[Verdict, Row]]:
+    for key in sorted(baseline.outputs.keys() | measured.outputs.keys()):
+        old, new = baseline.outputs.get(key), measured.outputs.get(key)
+        row = new or old
+        if row is not None and (new is not None or in_scope(row.case)):
+            yield _judge_output(old, new, tolerance_for(row)), row
+    converted = {
+        row.case
+        for row in measured.outputs.values()
+        if row.point == Point.CONVERTED and not row.status.startswith(FAILED)
+    }
+    accepted = {row.case for row in baseline.quantizers.values()}
+    for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
+        before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
+        quantizer = after or before
+        if quantizer is not None and (after is not None or in_scope(quantizer.case)):
+            both_known = quantizer.case in converted and quantizer.case in accepted
+            yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
+
+
+def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Tolerance) -> Verdict:
+    row = new or old
+    assert row is not None
+    verdict = Verdict(row.case, "output", f"{row.point} {row.output}", Outcome.OK)
+    if new is None:
+        return replace(verdict, outcome=Outcome.MISSING)
+    if new.status.startswith(FAILED):
+        known = old is not None and old.status == new.status
+        finding = Finding("status", old.status if old else None, new.status)
+        return verdict if known else replace(verdict, outcome=Outcome.FAILED, findings=(finding,))
+    if new.status in NEVER_GOOD:
+        finding = Finding("status", old.status if old else None, new.status)
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), loss_db=math.inf)
+    broken = list(_broken_limits(new, tolerance))
+    if broken:
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(broken), loss_db=_loss(broken))
+    if old is None:
+        return replace(verdict, outcome=Outcome.NEW)
+    return _judge_pair(old, new, tolerance, verdict)
+
+
+def _broken_limits(new: OutputRow, tolerance: Tolerance) -> Iterator[Finding]:
+    """Limits that hold without a baseline: a control that is not float, a repaired output that is noise."""
+    if new.sqnr_db is None:
+        return
+    if new.point in (Point.FLOAT, Point.PREPARED) and not new.sqnr_db >= tolerance.control_db:
+        yield Finding("sqnr_db", tolerance.control_db, new.sqnr_db, 0.0)
+    if new.variant != RELEASED and new.point in _QUANTIZED_POINTS and not new.sqnr_db >= tolerance.floor_db:
+        yield Finding("sqnr_db", tolerance.floor_db, new.sqnr_db, 0.0)
+
+
+def _judge_pair(old: OutputRow, new: OutputRow, tolerance: Tolerance, verdict: Verdict) -> Verdict:
+    changed = list(_changed_control(old, new, tolerance))
+    if changed:
+        return replace(verdict, outcome=Outcome.CHANGED, findings=tuple(changed))
+    allowed = max(tolerance.sqnr_drop_db, tolerance.noise_multiple * (old.noise_db or 0.0))
+    drops = [
+        *_drop("sqnr_db", old.sqnr_db, new.sqnr_db, allowed, tolerance.ignore_above_db),
+        *_drop("sqnr_min_db", old.sqnr_min_db, new.sqnr_min_db, tolerance.sqnr_min_drop_db, tolerance.ignore_above_db),
+        *_drop("task_metric", old.task_metric, new.task_metric, tolerance.task_metric, math.inf),
+    ]
+    if old.sqnr_db is None and old.max_abs_err is not None and new.max_abs_err is not None:
+        # Without a signal there is no SQNR; the largest error is held to the same number of decibels.
+        loss = -math.inf if new.max_abs_err == 0 else 20 * math.log10(new.max_abs_err / old.max_abs_err)
+        if not loss <= tolerance.sqnr_drop_db:
+            drops.append(Finding("max_abs_err", old.max_abs_err, new.max_abs_err, tolerance.sqnr_drop_db))
+    if drops:
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(drops), loss_db=_loss(drops))
+    quiet = _both_above(old.sqnr_db, new.sqnr_db, tolerance.ignore_above_db)
+    if old.sqnr_db is not None and new.sqnr_db is not None and not quiet and new.sqnr_db - old.sqnr_db > allowed:
+        better = Finding("sqnr_db", old.sqnr_db, new.sqnr_db, allowed)
+        return replace(verdict, outcome=Outcome.IMPROVED, findings=(better,), loss_db=old.sqnr_db - new.sqnr_db)
+    return verdict
+
+
+def _changed_control(old: OutputRow, new: OutputRow, tolerance: Tolerance) -> Iterator[Finding]:
+    """What must stay as it is for two SQNRs to speak of the same thing."""
+    if old.status != new.status and (old.sqnr_db is None) != (new.sqnr_db is None):
+        yield Finding("status", old.status, new.status)
+    if old.numel != new.numel:
+        yield Finding("numel", old.numel, new.numel)
+    if new.point == Point.FLOAT and old.ref_rms is not None:
+        moved = abs((new.ref_rms or 0.0) - old.ref_rms)
+        if not moved <= tolerance.ref_rms_rel * old.ref_rms:
+            yield Finding("ref_rms", old.ref_rms, new.ref_rms, tolerance.ref_rms_rel)
+
+
+def _both_above(old: float | None, new: float | None, level: float) -> bool:
+    return old is not None and new is not None and old > level and new > level
+
+
+def _drop(
+    name: str, old: float | None, new: float | None, allowed: float, ignore_above: float
+) -> Iterator[Finding]:
+    if old is None or _both_above(old, new, ignore_above):
+        return
+    if new is None or not old - new <= allowed:
+        yield Finding(name, old, new, allowed)
+
+
+def _loss(findings: list[Finding]) -> float:
+    """The largest drop in dB among findings; infinite where a number is gone."""
+    losses = [
+        float(f.old) - float(f.new) if f.new is not None else math.inf
+        for f in findings
+        if f.field.endswith("_db") and f.old is not None
+    ]
+    return max(losses, default=0.0)
+
+
+def _judge_quantizer(
+    old: QuantizerRow | None, new: QuantizerRow | None, tolerance: Tolerance, both_known: bool
+) -> Verdict:
+    row = new or old
+    assert row is not None
+    verdict = Verdict(row.case, "quantizer", row.quantizer, Outcome.OK)
+    if old is None or new is None:
+        # In a case that both sides know, a quantizer on one side only is a change of structure.
+        alone = Outcome.CHANGED if both_known else Outcome.NEW if old is None else Outcome.MISSING
+        finding = Finding("status", old.status if old else None, new.status if new else None)
+        return replace(verdict, outcome=alone, findings=(finding,))
+    changed = [
+        Finding(name, getattr(old, name), getattr(new, name))
+        for name in _STRUCTURE
+        if getattr(old, name) != getattr(new, name)
+    ]
+    changed += _moved_bounds(old, new, tolerance)
+    if changed:
+        return replace(verdict, outcome=Outcome.CHANGED, findings=tuple(changed))
+    worse = [
+        *_drop("sqnr_db", old.sqnr_db, new.sqnr_db, tolerance.sqnr_min_drop_db, tolerance.ignore_above_db),
+        *_drop("sqnr_min_db", old.sqnr_min_db, new.sqnr_min_db, tolerance.sqnr_min_drop_db, tolerance.ignore_above_db),
+    ]
+    if old.clip_fraction is not None:
+        rise = (math.inf if new.clip_fraction is None else new.clip_fraction) - old.clip_fraction
+        if not rise <= tolerance.clip_fraction:
+            worse.append(Finding("clip_fraction", old.clip_fraction, new.clip_fraction, tolerance.clip_fraction))
+    if worse:
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(worse), loss_db=_loss(worse))
+    return verdict
+
+
+def _moved_bounds(old: QuantizerRow, new: QuantizerRow, tolerance: Tolerance) -> Iterator[Finding]:
+    size = max(abs(old.lo or 0.0), abs(old.hi or 0.0))
+    allowed = max(tolerance.bound_rel, tolerance.noise_multiple * (old.noise_rel or 0.0))
+    for name in ("lo", "hi"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before is None and after is None:
+            continue
+        if before is None or after is None or not abs(after - before) <= allowed * size:
+            yield Finding(name, before, after, allowed)
+
+
+def exit_code(verdicts: list[Verdict]) -> ExitCode:
+    """The code a judgement ends with; waived verdicts do not count. When several apply: 1, 4, 5, 3."""
+    outcomes = {verdict.outcome for verdict in verdicts if not verdict.waived}
+    if outcomes & {Outcome.REGRESSED, Outcome.CHANGED}:
+        return ExitCode.REGRESSED
+    if outcomes & {Outcome.FAILED, Outcome.MISSING}:
+        return ExitCode.INCOMPLETE
+    if not verdicts:
+        return ExitCode.NOTHING_MEASURED
+    if outcomes & {Outcome.IMPROVED, Outcome.NEW}:
+        return ExitCode.STALE
+    return ExitCode.OK
+
+

@@ -1,0 +1,167 @@
+"""From a selection to a stored run: plan, measure, count the census; and the noise floor of a run's rows."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import environment, flows
+from harness.errors import Interrupted, SqnrError
+from harness.records import Case, Point, Stage, failed_rows
+from harness.runner import GroupResult, Progress, jobs_for, run_jobs
+from harness.store import COMPLETE, INTERRUPTED, Run, create_run
+from harness.suite import Selection, Sizes, make_plan, resolve_weights
+from harness.worker import group_cases
+from harness.workspace import Workspace
+
+ANY_OUTPUT = "*"
+"""Output name in the rows of a model whose adapter cannot say what it returns."""
+NOISE_SEEDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to measure; none of it changes a number but `pinned`."""
+
+    workers: int = 2
+    timeout: float = 1800.0
+    pinned: bool = True
+
+
+def known_sizes(workspace: Workspace) -> Sizes:
+    """Sizes of every adapter; an adapter that cannot be imported is planned, and its rows will say why."""
+    sizes = {}
+    for name in workspace.model_names():
+        try:
+            sizes[name] = dict(workspace.load_adapter(name).SIZES)
+        except SqnrError:
+            sizes[name] = None
+    return sizes
+
+
+def measure(
+    workspace: Workspace,
+    selection: Selection,
+    options: Options,
+    on_start: Callable[[Run], None] = lambda run: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Run:
+    """Measure a selection into a new run folder.
+
+    Raises `Interrupted` on Ctrl-C, after what was measured has been stored with status `interrupted`.
+    """
+    environment.pin(pinned=options.pinned)
+    sizes = known_sizes(workspace)
+    selection, source = resolve_weights(selection, sizes)
+    plan = make_plan(selection, workspace.settings, sizes)
+    seed = workspace.settings.seed
+    run = create_run(workspace.reports, plan, seed, environment.fingerprint(), source)
+    on_start(run)
+    start = time.monotonic()
+    jobs = jobs_for(workspace.start, group_cases(plan.cases), source, seed, run.parts, run.logs)
+    results, interrupted = run_jobs(jobs, options.workers, options.timeout, on_progress)
+    run.status = INTERRUPTED if interrupted else COMPLETE
+    run.seconds = time.monotonic() - start
+    _gather(run, results, sizes)
+    run.save()
+    if interrupted:
+        raise Interrupted(f"interrupted; what was measured ({len(run.outputs)} output rows) is kept in {run.folder}")
+    for result in results:
+        result.job.part.unlink(missing_ok=True)
+    run.parts.rmdir()
+    return run
+
+
+def _gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:
+    """Take over all rows, and make a failed one for every planned output that has none."""
+    run.outputs = [row for result in results for row in result.outputs]
+    run.quantizers = [row for result in results for row in result.quantizers]
+    measured = {row.key for row in run.outputs}
+    for result in results:
+        if result.weights:
+            run.weight_hashes["/".join(result.job.subject)] = result.weights
+        for case in result.job.cases:
+            if case not in result.finished and run.status == INTERRUPTED:
+                continue
+            known = sizes.get(case.model)
+            outputs = known[case.size].outputs if known is not None else (ANY_OUTPUT,)
+            planned = failed_rows(case, _points(case.flow), outputs, *_reason(result, case))
+            run.outputs += [row for row in planned if row.key not in measured]
+
+
+def _reason(result: GroupResult, case: Case) -> tuple[Stage, str]:
+    """(stage, error) of a case that left no rows."""
+    if case in result.errors:
+        return Stage.EXPORT, result.errors[case]
+    last_case, last_stage = result.last or (case, Stage.LOAD)
+    stage = last_stage if last_case == case or last_stage is Stage.LOAD else Stage.LOAD
+    return stage, result.broken or "the measuring process left no row"
+
+
+def _points(flow: str) -> Iterable[Point]:
+    try:
+        return flows.load(flow).points
+    except Exception:
+        # A flow that cannot be imported still owes a row at each point a flow usually has.
+        return (Point.FLOAT, Point.PREPARED, Point.CONVERTED)
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFloor:
+    """Noise of rows under inputs jittered by 1e-6, by row key.
+
+    `outputs`: standard deviation of `sqnr_db`, dB. `quantizers`: standard deviation of the range bounds, relative to
+    the larger bound.
+    """
+
+    outputs: dict[tuple[str, ...], float]
+    quantizers: dict[tuple[str, ...], float]
+
+
+def noise_floor(
+    workspace: Workspace,
+    run: Run,
+    cases: tuple[Case, ...],
+    options: Options,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    seeds: int = NOISE_SEEDS,
+) -> NoiseFloor:
+    """Measure cases again with `seeds` jitters of the inputs. Rows that fail under any of them get no noise."""
+    environment.pin(pinned=options.pinned)
+    with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder:
+        jobs = [
+            job
+            for jitter in range(1, seeds + 1)
+            for job in jobs_for(
+                *(workspace.start, group_cases(cases), run.weights_source, run.seed),
+                *(Path(folder), Path(folder)),
+                jitter=jitter,
+            )
+        ]
+        results, interrupted = run_jobs(jobs, options.workers, options.timeout, on_progress)
+    if interrupted:
+        raise Interrupted("interrupted while measuring the noise floor; no baseline was written")
+    levels: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    bounds: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    for result in results:
+        for row in result.outputs:
+            if row.sqnr_db is not None:
+                levels[row.key].append(row.sqnr_db)
+        for quantizer in result.quantizers:
+            if quantizer.lo is not None and quantizer.hi is not None:
+                bounds[quantizer.key].append((quantizer.lo, quantizer.hi))
+    return NoiseFloor(
+        {key: statistics.stdev(values) for key, values in levels.items() if len(values) == seeds},
+        {key: _relative_spread(pairs) for key, pairs in bounds.items() if len(pairs) == seeds},
+    )
+
+
+def _relative_spread(pairs: list[tuple[float, float]]) -> float:
+    lows, highs = zip(*pairs, strict=True)
+    size = max(abs(value) for value in (*lows, *highs))
+    return max(statistics.stdev(lows), statistics.stdev(highs)) / size if size else 0.0

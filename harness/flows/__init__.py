@@ -1,0 +1,68 @@
+"""Flows: the routes by which an upstream quantizes a model, one file per quantizer family.
+
+A flow knows how each stage is done and nothing about models, measuring or baselines. `BUILTIN` names the file that
+defines each flow, read on use; other packages add theirs through the entry-point group `sqnr.flows`, whose value is
+a `Flow` object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from harness.errors import unknown_name
+from harness.records import Point
+
+if TYPE_CHECKING:
+    import torch
+
+ENTRY_POINTS = "sqnr.flows"
+ARM_FLOWS = tuple(
+    f"arm-{mode}-{activation}s8f32-per-{granularity}"
+    for mode in ("static", "dynamic")
+    for activation in ("s8", "u8")
+    for granularity in ("tensor", "channel")
+)
+BUILTIN = {name: "harness.flows.inductor" for name in ("x86-static", "x86-dynamic", *ARM_FLOWS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One route through an upstream's quantizer.
+
+    Every callable may write into the graph it is given: the pipeline hands out copies. Flows with the same `export`
+    function share one exported graph.
+    """
+
+    name: str
+    package: str
+    """Distribution that owns the quantizer; its version is recorded."""
+    export: Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], torch.fx.GraphModule]
+    prepare: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
+    calibrate: Callable[[torch.fx.GraphModule, Iterable[tuple[torch.Tensor, ...]]], None]
+    convert: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The points at which this flow's outputs are measured."""
+        return (Point.FLOAT, Point.PREPARED, Point.CONVERTED)
+
+
+def names() -> list[str]:
+    """All flows that can be asked for, built-in and added by other packages."""
+    return sorted({*BUILTIN, *entry_points(group=ENTRY_POINTS).names})
+
+
+def load(name: str) -> Flow:
+    """The flow called `name`; raises `UsageError` listing near matches if there is none."""
+    if name in BUILTIN:
+        flow: Flow = import_module(BUILTIN[name]).flow(name)
+        return flow
+    found = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+    if not found:
+        raise unknown_name("flow", name, names())
+    added: Flow = found[0].load()
+    return added

@@ -1,0 +1,118 @@
+"""torchao's Inductor quantizers: X86InductorQuantizer and ArmInductorQuantizer.
+
+Upstream: `torchao/quantization/pt2e/quantizer/{x86,arm}_inductor_quantizer.py`. `arm-*-s8s8f32-per-tensor` is Arm's
+released default configuration; the other Arm flows configure the same quantizer through the public
+`QuantizationConfig` (activations s8 or u8, weights per tensor or per channel), as the released helper offers neither
+choice. torchao is imported inside the stages, so that listing flows costs nothing and the fp32 reference is computed
+before upstream code is loaded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from harness.flows import Flow
+
+if TYPE_CHECKING:
+    import torch
+
+_EPS = 2**-12
+"""Smallest scale an observer may choose; the value both released default configurations pass."""
+
+
+def export_strict(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.fx.GraphModule:
+    """The float ATen graph. Strict, as the quantizers' pattern matchers stop at non-strict graphs' extra nodes."""
+    import torch
+
+    return torch.export.export(model, inputs, strict=True).module()  # type: ignore[return-value]
+
+
+def flow(name: str) -> Flow:
+    """The Inductor flow called `name`, e.g. `x86-static` or `arm-dynamic-u8s8f32-per-channel`."""
+    backend, mode, *rest = name.split("-")
+    dynamic = mode == "dynamic"
+    if backend == "x86":
+        quantizer = partial(_x86_quantizer, dynamic)
+    else:
+        quantizer = partial(_arm_quantizer, dynamic, rest[0].startswith("u8"), rest[-1] == "channel")
+    return Flow(
+        name=name,
+        package="torchao",
+        export=export_strict,
+        prepare=partial(_prepare, quantizer),
+        calibrate=_calibrate,
+        convert=_convert,
+    )
+
+
+def _x86_quantizer(dynamic: bool) -> Any:
+    from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import (
+        X86InductorQuantizer,
+        get_default_x86_inductor_quantization_config,
+    )
+
+    return X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config(is_dynamic=dynamic))
+
+
+def _arm_quantizer(dynamic: bool, unsigned: bool, per_channel: bool) -> Any:
+    from torchao.quantization.pt2e.quantizer.arm_inductor_quantizer import (
+        ArmInductorQuantizer,
+        get_default_arm_inductor_quantization_config,
+    )
+
+    if unsigned or per_channel:
+        return ArmInductorQuantizer().set_global(_arm_config(dynamic, unsigned, per_channel))
+    return ArmInductorQuantizer().set_global(get_default_arm_inductor_quantization_config(is_dynamic=dynamic))
+
+
+def _arm_config(dynamic: bool, unsigned: bool, per_channel: bool) -> Any:
+    import torch
+    from torchao.quantization.pt2e.observer import (
+        HistogramObserver,
+        MinMaxObserver,
+        PerChannelMinMaxObserver,
+        PlaceholderObserver,
+    )
+    from torchao.quantization.pt2e.quantizer import QuantizationConfig
+    from torchao.quantization.pt2e.quantizer.quantizer import QuantizationSpec
+
+    observer = PlaceholderObserver if dynamic else HistogramObserver
+    activation = QuantizationSpec(
+        dtype=torch.uint8 if unsigned else torch.int8,
+        quant_min=0 if unsigned else -128,
+        quant_max=255 if unsigned else 127,
+        qscheme=torch.per_tensor_affine,
+        is_dynamic=dynamic,
+        observer_or_fake_quant_ctr=observer.with_args(eps=_EPS),
+    )
+    weight = QuantizationSpec(
+        dtype=torch.int8,
+        quant_min=-128,
+        quant_max=127,
+        qscheme=torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric,
+        ch_axis=0 if per_channel else None,
+        observer_or_fake_quant_ctr=(PerChannelMinMaxObserver if per_channel else MinMaxObserver).with_args(eps=_EPS),
+    )
+    return QuantizationConfig(activation, activation, weight, None, is_qat=False)
+
+
+def _prepare(quantizer: Any, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return prepare_pt2e(graph, quantizer())
+
+
+def _calibrate(prepared: torch.fx.GraphModule, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
+    for inputs in batches:
+        prepared(*inputs)
+
+
+def _convert(calibrated: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+    return convert_pt2e(calibrated)

@@ -1,0 +1,103 @@
+"""A stored run against the accepted baselines: the judgement that `check`, `gate` and `report` show. Writes nothing."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from harness import baseline as baselines
+from harness.compare import Rows, compare, exit_code
+from harness.errors import ExitCode, NoBaseline
+from harness.records import QuantizerRow, QuantizerStatus, Role, Verdict
+from harness.store import COMPLETE, Run
+from harness.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Verdicts, worst first, and what they come to."""
+
+    verdicts: tuple[Verdict, ...]
+    exit_code: ExitCode
+    accepted: baselines.Baseline
+    notes: tuple[str, ...] = ()
+    """Things to know that are no verdict: expired waivers, an interrupted run, other stack versions."""
+
+
+def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) -> Judgement:
+    """Judge a run. Raises `TableError` for an unreadable baseline and `NoBaseline` where there is none."""
+    today = today or datetime.date.today()
+    accepted = baselines.read(workspace.platform_baselines)
+    verdicts = _verdicts(workspace, run, Rows(accepted.outputs, accepted.quantizers), today)
+    notes = [*workspace.settings.expired(today), *_stack_notes(run, accepted)]
+    if run.status != COMPLETE:
+        notes.append(f"the run is {run.status}: what it did not reach is missing")
+    return Judgement(tuple(verdicts), exit_code(verdicts), accepted, tuple(notes))
+
+
+def judge_or_none(workspace: Workspace, run: Run) -> Judgement:
+    """As `judge`; where there is no baseline, every row is new and a note says why."""
+    try:
+        return judge(workspace, run)
+    except NoBaseline as error:
+        empty = Rows({}, {})
+        verdicts = _verdicts(workspace, run, empty, datetime.date.today())
+        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, baselines.Baseline(), (str(error),))
+
+
+def judge_runs(workspace: Workspace, *, base: Run, head: Run) -> Judgement:
+    """Judge run `head` with run `base` as its baseline; cases that only one of them planned are missing or new."""
+    verdicts = _verdicts(workspace, head, rows_of(base), datetime.date.today(), whole=True)
+    then, now = base.environment.get("stack", {}), head.environment.get("stack", {})
+    notes = [
+        f"{package} {then.get(package, 'not installed')} -> {now.get(package, 'not installed')}"
+        for package in sorted(then.keys() | now.keys())
+        if then.get(package) != now.get(package)
+    ]
+    return Judgement(tuple(verdicts), exit_code(verdicts), baselines.Baseline(), tuple(notes))
+
+
+def _verdicts(
+    workspace: Workspace, run: Run, accepted: Rows, today: datetime.date, *, whole: bool = False
+) -> list[Verdict]:
+    return compare(
+        baseline=accepted,
+        measured=rows_of(run),
+        in_scope=(lambda case: True) if whole else run.plan.scope(),
+        settings=workspace.settings,
+        suite=run.plan.suite,
+        today=today,
+    )
+
+
+def rows_of(run: Run) -> Rows:
+    """A run's rows by key."""
+    return Rows({row.key: row for row in run.outputs}, {row.key: row for row in run.quantizers})
+
+
+def _stack_notes(run: Run, accepted: baselines.Baseline) -> list[str]:
+    """One line for each package whose version differs from the one some baseline was measured with."""
+    now: dict[str, str] = run.environment.get("stack", {})
+    moved = {
+        (package, version)
+        for case in run.plan.cases
+        for package, version in accepted.stack_of(case).items()
+        if now.get(package) != version
+    }
+    return [f"{package} {version} -> {now.get(package, 'not installed')}" for package, version in sorted(moved)]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many of the weights that an integer kernel could take have a quantizer, and the names of the rest."""
+
+    quantized: int
+    quantizable: int
+    rest: tuple[str, ...]
+
+
+def coverage(rows: list[QuantizerRow]) -> Coverage:
+    """Coverage over the rows of one case."""
+    weights = [row for row in rows if row.role == Role.WEIGHT]
+    rest = tuple(row.quantizer for row in weights if row.status == QuantizerStatus.UNQUANTIZED)
+    return Coverage(len(weights) - len(rest), len(weights), rest)

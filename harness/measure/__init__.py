@@ -1,0 +1,1 @@
+"""What quantization did to the numbers: error metrics of outputs, range bounds of quantizers."""

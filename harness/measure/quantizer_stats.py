@@ -1,0 +1,113 @@
+"""Running statistics of one quantizer: range bounds, clipping, used codes and its own error."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.measure.metrics import ChannelSums, db
+from harness.measure.qdq import QParams, expand_groups
+from harness.records import Case, Granularity, QuantizerRow, QuantizerStatus, Role
+
+_MOST_CODES = 1 << 16
+"""Above 16 bit nobody asks which share of the codes is used."""
+_BOUND_SLACK = 1e-6
+"""Share of the range by which a value may pass a bound unclipped: float32 rounding of scale x code."""
+
+
+class QuantizerStats:
+    """Statistics of one quantizer over all batches; memory does not grow with their number.
+
+    A `static` quantizer reads a parameter, so one update says everything (`done`).
+    """
+
+    def __init__(self, name: str, role: Role, *, static: bool) -> None:
+        self.name = name
+        self.role = role
+        self.done = False
+        self._static = static
+        self._widest: tuple[float, float, int, float, float] | None = None
+        self._qparams: QParams | None = None
+        self._finite = True
+        self._observed: tuple[float, float] | None = None
+        self._clipped = 0
+        self._elements = 0
+        self._used: torch.Tensor | None = None
+        self._sums: ChannelSums | None = None
+
+    def update(
+        self, x: torch.Tensor | None, codes: torch.Tensor, restored: torch.Tensor | None, qparams: QParams
+    ) -> None:
+        """Add one batch: input `x` (float, any shape), its `codes` and its `restored` qdq(x) of the same shape."""
+        self.done = self._static
+        self._qparams = qparams
+        self._add_bounds(qparams)
+        self._add_codes(codes, qparams)
+        if x is None or x.numel() == 0 or x.shape != codes.shape:
+            return
+        self._add_values(x, qparams)
+        if restored is not None:
+            if self._sums is None:
+                axis = qparams.axis if qparams.granularity is Granularity.PER_CHANNEL else 0
+                self._sums = ChannelSums(axis if self.role is Role.WEIGHT and x.ndim > 1 else None)
+            self._sums.update(reference=x, actual=restored)
+
+    def _add_bounds(self, qparams: QParams) -> None:
+        lo, hi = qparams.lo.reshape(-1), qparams.hi.reshape(-1)
+        if not bool(torch.isfinite(lo).all() and torch.isfinite(hi).all()):
+            self._finite = False
+            return
+        widest = int(torch.argmax(hi - lo))
+        width = float(hi[widest] - lo[widest])
+        if self._widest is None or width > self._widest[0]:
+            scale = float(qparams.scale.reshape(-1)[widest])
+            zero_point = int(qparams.zero_point.reshape(-1)[widest])
+            self._widest = (width, scale, zero_point, float(lo[widest]), float(hi[widest]))
+
+    def _add_codes(self, codes: torch.Tensor, qparams: QParams) -> None:
+        count = qparams.quant_max - qparams.quant_min + 1
+        if codes.dtype.is_floating_point or not 0 < count <= _MOST_CODES:
+            return
+        indices = codes.reshape(-1).to(torch.int64) - qparams.quant_min
+        used = torch.bincount(indices.clamp_(0, count - 1), minlength=count) > 0
+        self._used = used if self._used is None else self._used | used
+
+    def _add_values(self, x: torch.Tensor, qparams: QParams) -> None:
+        low, high = (float(value) for value in torch.aminmax(x.detach()))
+        if self._observed is not None:
+            low, high = min(low, self._observed[0]), max(high, self._observed[1])
+        self._observed = (low, high)
+        lo, hi = expand_groups(qparams.lo, x.shape), expand_groups(qparams.hi, x.shape)
+        slack = (hi - lo) * _BOUND_SLACK
+        # Bounds in the input's own type: promoting a whole activation to float64 only to compare it costs more.
+        below, above = (lo - slack).to(x.dtype), (hi + slack).to(x.dtype)
+        self._clipped += int(torch.count_nonzero(x < below)) + int(torch.count_nonzero(x > above))
+        self._elements += x.numel()
+
+    def row(self, case: Case, share_group: str) -> QuantizerRow:
+        """The measured row; everything that is not finite is left empty, and the status says so."""
+        _, scale, zero_point, lo, hi = self._widest or (None, None, None, None, None)
+        qparams = self._qparams
+        finite = self._finite and self._widest is not None
+        sums = self._sums
+        observed = [value if abs(value) < float("inf") else None for value in self._observed or ()]
+        return QuantizerRow(
+            *(case.model, case.size, case.weights, case.flow, case.variant, self.name),
+            status=QuantizerStatus.QUANTIZED if finite else QuantizerStatus.NONFINITE,
+            role=self.role,
+            dtype=qparams.dtype if qparams else "",
+            granularity=qparams.granularity if qparams else "",
+            axis=qparams.axis if qparams else None,
+            quant_min=qparams.quant_min if qparams else None,
+            quant_max=qparams.quant_max if qparams else None,
+            scale=scale if finite else None,
+            zero_point=zero_point if finite else None,
+            lo=lo if finite else None,
+            hi=hi if finite else None,
+            observed_lo=observed[0] if observed else None,
+            observed_hi=observed[1] if observed else None,
+            clip_fraction=self._clipped / self._elements if self._elements else None,
+            utilisation=float(self._used.double().mean()) if self._used is not None else None,
+            sqnr_db=db(sums.signal, sums.noise) if sums else None,
+            sqnr_min_db=sums.worst_db() if sums and self.role is Role.WEIGHT else None,
+            share_group=share_group,
+        )

@@ -1,0 +1,113 @@
+"""Range bounds and local error of every quantizer, read off the converted graph.
+
+One reader serves every upstream: it knows the quantize and dequantize ops (`qdq`), not the observers that chose their
+qparams. Activations are measured while the graph runs over the evaluation set, statistics streamed; weights once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+
+from harness.measure.prepared import PreparedFacts
+from harness.measure.qdq import bind, is_dequantize, is_quantize, op_name, read_qparams
+from harness.measure.quantizer_stats import QuantizerStats
+from harness.measure.sites import Sites, constant, operands, trace_source
+from harness.records import Case, QuantizerRow, QuantizerStatus, Role
+
+_WEIGHT_OPERANDS = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "linear"), ("weight",)),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), ("weight",)),
+    **dict.fromkeys(("addmm", "baddbmm"), ("mat1", "mat2", "batch1", "batch2")),
+    **dict.fromkeys(("matmul", "mm", "bmm"), ("self", "other", "mat2")),
+}
+"""Operands whose parameters an integer kernel could take; a float one counts against the case's coverage."""
+
+
+class RangeReader(Interpreter):
+    """Runs a converted graph batch by batch and measures each of its quantizers.
+
+    `run` takes the model's inputs and returns its outputs, as calling the graph would.
+    """
+
+    def __init__(self, graph: GraphModule, facts: PreparedFacts) -> None:
+        super().__init__(graph)
+        self._facts = facts
+        self._graph = graph
+        self._sites = Sites(graph)
+        self._stats: dict[Node, QuantizerStats] = {}
+        for node in graph.graph.nodes:
+            folded = is_dequantize(node) and not _is_quantized_at_run_time(node)
+            if is_quantize(node) or folded:
+                name, operand = self._sites.quantizer(node)
+                parameter = folded or trace_source(node.args[0]).op == "get_attr"
+                role = Role.BIAS if operand == "bias" else Role.WEIGHT if parameter else Role.ACTIVATION
+                self._stats[node] = QuantizerStats(name, role, static=parameter)
+            if folded:
+                self._measure_folded(node)
+
+    def run_node(self, n: Node) -> Any:
+        """Run one node; a quantize node is measured on the way."""
+        result = super().run_node(n)
+        stats = self._stats.get(n)
+        if stats is not None and is_quantize(n) and not stats.done:
+            bound = bind(n, self._value)
+            codes = result
+            restored = self._dequantized(n, codes)
+            x = bound["input"]
+            stats.update(x, codes, restored, read_qparams(bound, x.shape))
+        return result
+
+    def _value(self, argument: Any) -> Any:
+        return self.env[argument] if isinstance(argument, Node) else argument
+
+    def _dequantized(self, quantize: Node, codes: torch.Tensor) -> torch.Tensor | None:
+        for user in quantize.users:
+            if is_dequantize(user):
+                bound = bind(user, lambda value: codes if value is quantize else self._value(value))
+                result: torch.Tensor = user.target(**bound)  # type: ignore[operator]
+                return result
+        return None
+
+    def _measure_folded(self, node: Node) -> None:
+        bound = bind(node, lambda value: constant(self._graph, value) if isinstance(value, Node) else value)
+        codes = bound.get("input")
+        if codes is None or any(value is None for key, value in bound.items() if "scale" in key):
+            return
+        stats = self._stats[node]
+        restored = node.target(**bound)  # type: ignore[operator]
+        stats.update(self._facts.weights.get(stats.name), codes, restored, read_qparams(bound, codes.shape))
+
+    def rows(self, case: Case) -> list[QuantizerRow]:
+        """The rows of all quantizers, and of all places that should have one and have none; names are unique."""
+        found = [stats.row(case, self._facts.groups.get(stats.name, "")) for stats in self._stats.values()]
+        absent = {name: role for name, role in self._unquantized() if name not in {row.quantizer for row in found}}
+        found += [_unquantized_row(case, name, role) for name, role in absent.items()]
+        return sorted(found, key=lambda row: row.quantizer)
+
+    def _unquantized(self) -> Iterator[tuple[str, Role]]:
+        """Annotated edges without a quantizer, and float parameters of convs, linears and matmuls."""
+        edges = {}
+        for node in self._graph.graph.nodes:
+            if node.op == "call_function" and not is_quantize(node) and not is_dequantize(node):
+                for operand, value in operands(node):
+                    edges[self._sites.edge(node, operand)] = value
+                    source = trace_source(value)
+                    if operand in _WEIGHT_OPERANDS.get(op_name(node), ()) and source.op == "get_attr":
+                        yield self._sites.edge(node, operand), Role.WEIGHT
+        for name, parameter in self._facts.annotated.items():
+            if name not in edges or not is_dequantize(edges[name]):
+                yield name, Role.WEIGHT if parameter else Role.ACTIVATION
+
+
+def _is_quantized_at_run_time(dequantize: Node) -> bool:
+    return isinstance(dequantize.args[0], Node) and is_quantize(trace_source(dequantize.args[0]))
+
+
+def _unquantized_row(case: Case, name: str, role: Role) -> QuantizerRow:
+    return QuantizerRow(
+        case.model, case.size, case.weights, case.flow, case.variant, name, QuantizerStatus.UNQUANTIZED, role
+    )

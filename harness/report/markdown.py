@@ -1,0 +1,73 @@
+"""The judgement as markdown, for a pull request or a file; needs the extra `report`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.util import find_spec
+
+from harness.errors import UsageError
+from harness.judge import Judgement
+from harness.records import Outcome
+from harness.report import phrases
+from harness.report.terminal import MEANING
+from harness.store import Run
+
+MOST_ROWS = 100
+
+
+def available() -> bool:
+    """Whether the extra `report` is installed."""
+    return all(find_spec(name) is not None for name in ("jinja2", "tabulate"))
+
+
+def cell(text: object) -> str:
+    """Text that stays inside a markdown table cell and is not taken for HTML or a link."""
+    escaped = str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
+    for sign in "|`*_[]":
+        escaped = escaped.replace(sign, "\\" + sign)
+    return " ".join(escaped.split())
+
+
+def render(run: Run, judgement: Judgement) -> str:
+    """Markdown of a judged run. Raises `UsageError` if the extra is not installed."""
+    if not available():
+        raise UsageError("the markdown report needs jinja2 and tabulate: pip install 'sqnr-harness[report]'")
+    import jinja2
+
+    from harness.report.frames import coverage_frame, sqnr_matrix
+
+    loader = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report"), autoescape=False, trim_blocks=True, lstrip_blocks=True
+    )
+    loader.filters["cell"] = cell
+    bad = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
+    counts = Counter(verdict.outcome for verdict in judgement.verdicts)
+    matrix, covered = sqnr_matrix(run.outputs), coverage_frame(run.quantizers)
+    return loader.get_template("report.md.j2").render(
+        run=run,
+        symbol="✅" if judgement.exit_code == 0 else "❌",
+        meaning=MEANING[judgement.exit_code],
+        counts=", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]) or "no rows",
+        notes=judgement.notes,
+        notable=[
+            {
+                "sign": phrases.SYMBOLS[verdict.outcome],
+                "outcome": verdict.outcome.value,
+                "where": f"{verdict.case} {verdict.name}",
+                "what": phrases.verdict(verdict).removeprefix(f"{verdict.case} {verdict.name}: "),
+            }
+            for verdict in bad[:MOST_ROWS]
+        ],
+        hidden=max(0, len(bad) - MOST_ROWS),
+        command=phrases.accept_command(bad),
+        matrix=matrix.map(cell).to_markdown() if not matrix.empty else "No rows.",
+        coverage=covered.map(cell).to_markdown(index=False) if not covered.empty else "No quantizers.",
+        environment=_environment(run),
+    )
+
+
+def _environment(run: Run) -> list[tuple[str, str]]:
+    flat = [(key, str(value)) for key, value in run.environment.items() if not isinstance(value, dict)]
+    return flat + [
+        (name, str(value)) for group in ("stack", "pins") for name, value in run.environment.get(group, {}).items()
+    ]

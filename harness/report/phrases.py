@@ -1,0 +1,94 @@
+"""Rounded numbers and one-line sentences."""
+
+from __future__ import annotations
+
+from harness.records import Finding, Outcome, OutputRow, Row, Verdict
+
+UNITS = {
+    "sqnr_db": "SQNR",
+    "sqnr_min_db": "worst SQNR",
+    "max_abs_err": "largest error",
+    "ref_rms": "fp32 reference RMS",
+    "task_metric": "top-1",
+    "clip_fraction": "clipped share",
+    "lo": "lower bound",
+    "hi": "upper bound",
+}
+SYMBOLS = {
+    Outcome.OK: "✓",
+    Outcome.IMPROVED: "▲",
+    Outcome.REGRESSED: "✗",
+    Outcome.CHANGED: "≠",
+    Outcome.NEW: "+",
+    Outcome.MISSING: "−",
+    Outcome.FAILED: "!",
+}
+"""A sign for each outcome, so that none is told by colour alone."""
+
+
+def number(field: str, value: float | int | str | None) -> str:
+    """A value of a row's field as people read it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, str):
+        return value
+    if field.endswith("_db"):
+        return f"{value:.2f} dB"
+    if field in ("task_metric", "clip_fraction", "utilisation"):
+        return f"{100 * value:.2f} %"
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def finding(item: Finding) -> str:
+    """`SQNR 24.10 dB, baseline 31.70 dB, allowed drop 0.50 dB`."""
+    text = f"{UNITS.get(item.field, item.field)} {number(item.field, item.new)}, baseline {number(item.field, item.old)}"
+    if item.allowed is None:
+        return text
+    if item.field in ("lo", "hi", "ref_rms"):
+        return f"{text}, allowed change {item.allowed:.2g} of its size"
+    if item.field == "clip_fraction":
+        return f"{text}, allowed rise {number(item.field, item.allowed)}"
+    if item.field == "max_abs_err":
+        return f"{text}, allowed rise {item.allowed:.2f} dB"
+    return f"{text}, allowed drop {number(item.field, item.allowed)}"
+
+
+def verdict(item: Verdict) -> str:
+    """One line: where, what, the numbers."""
+    where = f"{item.case} {item.name}"
+    if item.outcome is Outcome.NEW:
+        text = "new, not in the baseline"
+    elif item.outcome is Outcome.MISSING:
+        text = "in the baseline, not measured"
+    elif item.outcome is Outcome.CHANGED and item.findings and item.findings[0].new is None:
+        text = "quantizer gone: in the baseline, not in the graph"
+    elif item.outcome is Outcome.CHANGED and item.findings and item.findings[0].old is None:
+        text = "quantizer added: in the graph, not in the baseline"
+    else:
+        text = "; ".join(finding(entry) for entry in item.findings)
+    waived = f" (waived: {item.waived})" if item.waived else ""
+    return f"{where}: {text}{waived}"
+
+
+def row_name(row: Row) -> str:
+    """Case and output or quantizer of a row."""
+    return f"{row.case} {f'{row.point} {row.output}' if isinstance(row, OutputRow) else row.quantizer}"
+
+
+def row_value(row: Row | None) -> str:
+    """A row's leading value: SQNR (or status) of an output, range bounds (or status) of a quantizer."""
+    if row is None:
+        return "-"
+    if isinstance(row, OutputRow):
+        return row.status if row.sqnr_db is None else number("sqnr_db", row.sqnr_db)
+    if row.lo is None:
+        return row.status
+    return f"[{number('lo', row.lo)}, {number('hi', row.hi)}]"
+
+
+def accept_command(verdicts: list[Verdict]) -> str:
+    """The command that makes what was measured the baseline."""
+    models = sorted({item.case.model for item in verdicts})
+    flows = sorted({item.case.flow for item in verdicts})
+    narrow = "".join(f" -m {name}" for name in models) + (f" -f {flows[0]}" if len(flows) == 1 else "")
+    return f'sqnr accept{narrow} --because "..."'

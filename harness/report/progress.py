@@ -1,0 +1,60 @@
+"""What is being measured: a bar for each model on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness.runner import Progress as Step
+from harness.store import Run
+
+
+class Shown:
+    """Receives a run's start and its steps."""
+
+    def __init__(self, console: Console, bars: Progress | None) -> None:
+        self._console = console
+        self._bars = bars
+        self._total = 0
+        self._done = 0
+        self._tasks: dict[object, object] = {}
+
+    def start(self, run: Run) -> None:
+        """Announce the plan."""
+        self.expect(len(run.plan.cases), f"{run.plan.suite}: {len(run.plan.cases)} cases -> {run.folder}")
+
+    def expect(self, cases: int, title: str) -> None:
+        """Announce so many cases."""
+        self._total, self._done = cases, 0
+        if self._bars is None:
+            self._console.print(title, highlight=False, soft_wrap=True)
+        else:
+            self._tasks["all"] = self._bars.add_task(title, total=cases)
+
+    def update(self, step: Step) -> None:
+        """A stage began, or a case was finished."""
+        model = "/".join(step.job.subject[:2])
+        if step.stage is None:
+            self._done += 1
+        if self._bars is not None:
+            task = self._tasks["all"]
+            text = f"{model} {step.case.flow}" + (f": {step.stage}" if step.stage else "")
+            self._bars.update(task, completed=self._done, description=text)  # type: ignore[arg-type]
+        elif step.stage is None:
+            line = f"[{self._done}/{self._total}] {step.case} {step.seconds:.1f} s"
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def showing_progress() -> Iterator[Shown]:
+    """Progress on standard error, so that standard output stays for results."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Shown(console, None)
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        yield Shown(console, bars)

@@ -1,0 +1,61 @@
+"""verdict.json: the judgement for programs. Numbers are exact; what is not finite is null."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from typing import Any
+
+from harness import __version__
+from harness.judge import Judgement, coverage
+from harness.records import Outcome, QuantizerRow, Verdict
+from harness.store import Run
+
+SCHEMA = 1
+
+
+def render(run: Run, judgement: Judgement) -> str:
+    """JSON text; `verdicts` holds every row that is not `ok`, worst first."""
+    counts = Counter(verdict.outcome for verdict in judgement.verdicts)
+    by_case: dict[str, list[QuantizerRow]] = defaultdict(list)
+    for row in run.quantizers:
+        by_case[str(row.case)].append(row)
+    covered = {case: coverage(rows) for case, rows in sorted(by_case.items())}
+    content = {
+        "schema": SCHEMA,
+        "harness": __version__,
+        "run": run.name,
+        "suite": run.plan.suite,
+        "exit_code": int(judgement.exit_code),
+        "outcome": judgement.exit_code.name.lower(),
+        "counts": {outcome.value: counts[outcome] for outcome in Outcome},
+        "waived": sum(1 for verdict in judgement.verdicts if verdict.waived),
+        "notes": list(judgement.notes),
+        "environment": run.environment,
+        "coverage": {
+            case: {"quantized": c.quantized, "quantizable": c.quantizable, "in_float": list(c.rest)}
+            for case, c in covered.items()
+        },
+        "verdicts": [_verdict(verdict) for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK],
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    case = verdict.case
+    return {
+        "model": case.model,
+        "size": case.size,
+        "weights": case.weights,
+        "flow": case.flow,
+        "variant": case.variant,
+        "kind": verdict.kind,
+        "name": verdict.name,
+        "outcome": verdict.outcome.value,
+        "waived": verdict.waived,
+        "loss_db": verdict.loss_db if math.isfinite(verdict.loss_db) else None,
+        "findings": [
+            {"field": f.field, "old": f.old, "new": f.new, "allowed": f.allowed} for f in verdict.findings
+        ],
+    }

@@ -1,0 +1,157 @@
+"""Runs a plan in measuring processes and gathers their rows; what was measured is kept whatever happens."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, TimeoutError, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from harness.records import Case, OutputRow, QuantizerRow, Stage
+from harness.worker import GroupJob, run_group, start_worker
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class Progress:
+    """One thing a worker reported: a stage it began, or a case it finished."""
+
+    job: GroupJob
+    case: Case
+    stage: Stage | None = None
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class GroupResult:
+    """What a group's part file holds, and how its process ended."""
+
+    job: GroupJob
+    outputs: list[OutputRow] = field(default_factory=list)
+    quantizers: list[QuantizerRow] = field(default_factory=list)
+    weights: str = ""
+    finished: set[Case] = field(default_factory=set)
+    last: tuple[Case, Stage] | None = None
+    errors: dict[Case, str] = field(default_factory=dict)
+    broken: str = ""
+
+    @property
+    def owed(self) -> list[Case]:
+        """Cases without a result."""
+        return [case for case in self.job.cases if case not in self.finished]
+
+
+def run_jobs(
+    jobs: list[GroupJob], workers: int, timeout: float, on_progress: Callable[[Progress], None]
+) -> tuple[list[GroupResult], bool]:
+    """Measure all jobs in `workers` spawned processes, at most `timeout` seconds each, and read their part files.
+
+    The flag says that Ctrl-C ended it early: the results are those until then, and the workers have ended.
+    """
+    interrupted = False
+    results = [GroupResult(job) for job in jobs]
+    readers = [_PartReader(result) for result in results]
+    # Spawned, not forked: a process forked after OpenMP has run can hang, and pins are read at library load.
+    pool = ProcessPool(
+        max_workers=max(1, min(workers, len(jobs))),
+        initializer=start_worker,
+        context=multiprocessing.get_context("spawn"),
+    )
+    try:
+        futures = [pool.schedule(run_group, args=(job,), timeout=timeout) for job in jobs]
+        pending: Iterable[Future[Any]] = futures
+        while pending:
+            _, pending = wait(pending, timeout=_POLL_SECONDS)
+            for reader in readers:
+                reader.read(on_progress)
+        for result, future in zip(results, futures, strict=True):
+            result.broken = result.broken or _ending(future, timeout)
+        pool.close()
+    except KeyboardInterrupt:
+        pool.stop()
+        for reader in readers:
+            reader.read(on_progress)
+        interrupted = True
+    finally:
+        pool.stop()
+        pool.join()
+    return results, interrupted
+
+
+def _ending(future: Future[Any], timeout: float) -> str:
+    """How a process ended, if not well."""
+    error = future.exception()
+    if error is None:
+        return ""
+    if isinstance(error, TimeoutError):
+        return f"timed out after {timeout:.0f} s"
+    if isinstance(error, ProcessExpired):
+        return f"the measuring process died (exit code {error.exitcode})"
+    return f"{type(error).__name__}: {error}"
+
+
+class _PartReader:
+    """Reads a part file as it grows; a line that is not yet whole is left for the next time."""
+
+    def __init__(self, result: GroupResult) -> None:
+        self._result = result
+        self._offset = 0
+
+    def read(self, on_progress: Callable[[Progress], None]) -> None:
+        path = self._result.job.part
+        if not path.exists():
+            return
+        with path.open("rb") as part:
+            part.seek(self._offset)
+            text = part.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            self._take(json.loads(line), on_progress)
+
+    def _take(self, record: dict[str, Any], on_progress: Callable[[Progress], None]) -> None:
+        result = self._result
+        if "stage" in record:
+            result.last = Case(**record["case"]), Stage(record["stage"])
+            on_progress(Progress(result.job, *result.last))
+        elif "weights" in record:
+            result.weights = record["weights"]
+        elif "broken" in record:
+            result.broken = record["broken"]
+        elif "error" in record:
+            case = Case(**record["result"])
+            result.errors[case] = record["error"]
+            result.finished.add(case)
+            on_progress(Progress(result.job, case))
+        else:
+            case = Case(**record["result"])
+            result.outputs += [OutputRow(**row) for row in record["outputs"]]
+            result.quantizers += [QuantizerRow(**row) for row in record["quantizers"]]
+            result.finished.add(case)
+            on_progress(Progress(result.job, case, seconds=record["seconds"]["total"]))
+
+
+def jobs_for(
+    start: Path, groups: Iterable[tuple[Case, ...]], source: str | None, seed: int, parts: Path, logs: Path,
+    jitter: int | None = None,
+) -> list[GroupJob]:
+    """One job a group; `source` stands in for the weights kind in the case where a path was given."""
+    tag = "" if jitter is None else f"-jitter{jitter}"
+    return [
+        GroupJob(
+            start=start,
+            cases=cases,
+            weights_source=source or cases[0].weights,
+            seed=seed,
+            part=parts / f"{index:03d}-{cases[0].model}-{cases[0].size}{tag}.jsonl",
+            log=logs / f"{index:03d}-{cases[0].model}-{cases[0].size}{tag}.log",
+            jitter=jitter,
+        )
+        for index, cases in enumerate(groups)
+    ]

@@ -1,0 +1,171 @@
+"""`[tool.sqnr]`: tolerances, suites, overrides and waivers, as validated frozen records."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.errors import ConfigError, unknown_name
+from harness.records import OutputRow, Row
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Tolerance(_Settings):
+    """How far a row may move from its baseline; every number is an absolute amount in the field's own unit."""
+
+    sqnr_drop_db: Amount = 0.5
+    """Allowed drop of `sqnr_db`; the row's own noise floor raises it."""
+    noise_multiple: Amount = 3.0
+    """The allowed drop is at least this many times `noise_db`."""
+    sqnr_min_drop_db: Amount = 1.5
+    """Allowed drop of the worst sample or worst channel."""
+    control_db: Amount = 100.0
+    """Least SQNR of the `float` and `prepared` points, where nothing is quantized yet."""
+    floor_db: Amount = 10.0
+    """Least SQNR of a repaired variant's quantized outputs."""
+    ignore_above_db: Amount = 80.0
+    """When both sides are above this, their difference is rounding."""
+    ref_rms_rel: Amount = 1e-4
+    """Allowed relative change of the fp32 reference itself."""
+    bound_rel: Amount = 1e-3
+    """Allowed change of a range bound, relative to the larger of the two bounds."""
+    clip_fraction: Amount = 1e-3
+    """Allowed rise of the clipped share."""
+    task_metric: Amount = 0.01
+    """Allowed drop of top-1 accuracy."""
+
+
+class Suite(_Settings):
+    """A named plan: the models at one size, with one kind of weights, through flows."""
+
+    size: str
+    weights: str | None = None
+    """None: each adapter's default for the size."""
+    models: tuple[str, ...] = ("*",)
+    flows: tuple[str, ...] = ("*",)
+    tolerance: Mapping[str, Amount] = {}
+
+
+class _Match(_Settings):
+    model: str = "*"
+    size: str = "*"
+    weights: str = "*"
+    flow: str = "*"
+    variant: str = "*"
+    point: str = "*"
+    output: str = "*"
+    quantizer: str = "*"
+    reason: Annotated[str, Field(min_length=1)]
+    link: str = ""
+    until: datetime.date | None = None
+
+    def matches(self, row: Row) -> bool:
+        """Whether every pattern fits; `point` and `output` name output rows only, `quantizer` quantizer rows only."""
+        is_output = isinstance(row, OutputRow)
+        foreign = ("quantizer",) if is_output else ("point", "output")
+        if any(getattr(self, name) != "*" for name in foreign):
+            return False
+        names = {"model", "size", "weights", "flow", "variant", "point", "output", "quantizer"} - set(foreign)
+        return all(fnmatchcase(getattr(row, name), getattr(self, name)) for name in names)
+
+    def expired(self, today: datetime.date) -> bool:
+        """Whether `until` has passed; the day itself still counts."""
+        return self.until is not None and today > self.until
+
+
+class Override(_Match):
+    """A tolerance for some rows, with the reason for it."""
+
+    tolerance: Annotated[Mapping[str, Amount], Field(min_length=1)]
+
+
+class Waiver(_Match):
+    """Rows whose verdict is shown but does not fail, with the reason for it."""
+
+
+class Settings(_Settings):
+    """The whole `[tool.sqnr]` table; every key has a default."""
+
+    models: str = "models"
+    baselines: str = "baselines"
+    reports: str = "reports"
+    seed: int = 0
+    tolerance: Tolerance = Tolerance()
+    suites: Mapping[str, Suite] = {}
+    override: tuple[Override, ...] = ()
+    waive: tuple[Waiver, ...] = ()
+
+    def all_suites(self) -> dict[str, Suite]:
+        """The built-in suites with the workspace's own added or put in their place."""
+        return {**BUILTIN_SUITES, **self.suites}
+
+    def suite(self, name: str) -> Suite:
+        """The suite called `name`."""
+        suites = self.all_suites()
+        if name not in suites:
+            raise unknown_name("suite", name, suites)
+        return suites[name]
+
+    def tolerance_for(self, row: Row, suite: str, today: datetime.date) -> Tolerance:
+        """General tolerance, then the suite's, then each matching override that has not expired, in file order."""
+        layers: list[Mapping[str, float]] = [self.all_suites()[suite].tolerance] if suite in self.all_suites() else []
+        layers += [item.tolerance for item in self.override if item.matches(row) and not item.expired(today)]
+        return self.tolerance.model_copy(update={key: value for layer in layers for key, value in layer.items()})
+
+    def waiver_for(self, row: Row, today: datetime.date) -> Waiver | None:
+        """The first waiver that covers a row and has not expired."""
+        return next((item for item in self.waive if item.matches(row) and not item.expired(today)), None)
+
+    def expired(self, today: datetime.date) -> list[str]:
+        """One line for each override or waiver that no longer applies."""
+        items: Iterable[_Match] = (*self.override, *self.waive)
+        return [
+            f"{type(item).__name__.lower()} expired on {item.until}: {item.reason}"
+            for item in items
+            if item.expired(today)
+        ]
+
+
+BUILTIN_SUITES = {
+    "gate": Suite(size="small"),
+    "nightly": Suite(
+        size="full",
+        flows=("x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"),
+        tolerance={"sqnr_drop_db": 0.25},
+    ),
+}
+
+
+def parse_settings(table: Mapping[str, Any], file: Path) -> Settings:
+    """Validate a `[tool.sqnr]` table; raises `ConfigError` naming the file, the key and the value."""
+    try:
+        settings = Settings.model_validate(dict(table))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in ("tool.sqnr", *first["loc"]))
+        given = "" if first["type"] == "missing" else f" (got {first['input']!r})"
+        more = f"; and {error.error_count() - 1} more" if error.error_count() > 1 else ""
+        raise ConfigError(f"{file}: {where}: {first['msg'].lower()}{given}{more}") from None
+    for name, suite in settings.suites.items():
+        _check_tolerance_names(suite.tolerance, f"{file}: tool.sqnr.suites.{name}.tolerance")
+    for index, item in enumerate(settings.override):
+        _check_tolerance_names(item.tolerance, f"{file}: tool.sqnr.override.{index}.tolerance")
+    return settings
+
+
+def _check_tolerance_names(tolerance: Mapping[str, float], where: str) -> None:
+    for name in tolerance:
+        if name not in Tolerance.model_fields:
+            raise ConfigError(f"{where}: {unknown_name('tolerance', name, Tolerance.model_fields)}")
+
+

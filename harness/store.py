@@ -1,0 +1,141 @@
+"""A run's folder, `reports/<run>/`: run.json, outputs.csv, quantizers.csv, verdict.json, logs/, parts/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import table
+from harness.errors import TableError, UsageError
+from harness.files import write_atomically
+from harness.records import Case, OutputRow, QuantizerRow
+from harness.suite import Plan
+
+SCHEMA = 1
+COMPLETE, RUNNING, INTERRUPTED = "complete", "running", "interrupted"
+
+
+@dataclass(slots=True)
+class Run:
+    """One measurement: what was planned, where and with what, and its rows."""
+
+    folder: Path
+    plan: Plan
+    seed: int
+    environment: dict[str, Any]
+    started: str
+    status: str = RUNNING
+    weights_source: str | None = None
+    seconds: float = 0.0
+    weight_hashes: dict[str, str] = field(default_factory=dict)
+    """SHA-256 over a model's float weights, by `model/size/weights`."""
+    outputs: list[OutputRow] = field(default_factory=list)
+    quantizers: list[QuantizerRow] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Folder name, sortable by start time."""
+        return self.folder.name
+
+    @property
+    def parts(self) -> Path:
+        """Folder into which workers append what they measured."""
+        return self.folder / "parts"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the full text of what went wrong."""
+        return self.folder / "logs"
+
+    def save(self) -> None:
+        """Write run.json and both tables."""
+        header = {
+            "schema": SCHEMA,
+            "started": self.started,
+            "status": self.status,
+            "suite": self.plan.suite,
+            "filtered": self.plan.filtered,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 1),
+            "environment": self.environment,
+            "weights_source": self.weights_source,
+            "weight_hashes": self.weight_hashes,
+            "plan": [list(asdict(case).values()) for case in self.plan.cases],
+            "planned_by_any_suite": [list(asdict(case).values()) for case in self.plan.planned_by_any_suite],
+        }
+        write_atomically(self.folder / "outputs.csv", table.render(self.outputs, OutputRow))
+        write_atomically(self.folder / "quantizers.csv", table.render(self.quantizers, QuantizerRow))
+        write_atomically(self.folder / "run.json", json.dumps(header, indent=1) + "\n")
+
+
+def create_run(
+    reports: Path, plan: Plan, seed: int, environment: dict[str, Any], weights_source: str | None = None
+) -> Run:
+    """A new run folder of its own; two runs started in the same second get two folders."""
+    now = datetime.now(UTC)
+    stem = f"{now:%Y%m%d-%H%M%S}-{plan.suite}"
+    for attempt in range(1000):
+        folder = reports / (f"{stem}-{attempt}" if attempt else stem)
+        try:
+            reports.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+            for part in ("parts", "logs"):
+                (folder / part).mkdir()
+        except FileExistsError as error:
+            if not reports.is_dir():
+                raise UsageError(f"{reports}: cannot be written: {error.strerror}") from None
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"{reports}: cannot be written: {error.strerror}; set `reports` in [tool.sqnr] to a writable folder"
+            ) from None
+        run = Run(folder, plan, seed, environment, now.isoformat(timespec="seconds"), weights_source=weights_source)
+        run.save()
+        return run
+    raise UsageError(f"{reports}: holds 1000 runs of this second")
+
+
+def load_run(folder: Path) -> Run:
+    """A stored run; raises `TableError` if a file is missing or damaged."""
+    file = folder / "run.json"
+    try:
+        header = json.loads(file.read_text(encoding="utf-8"))
+        if header["schema"] != SCHEMA:
+            raise TableError(f"{file}: schema {header['schema']}, this version reads {SCHEMA}; measure again")
+        plan = Plan(
+            header["suite"],
+            header["filtered"],
+            tuple(Case(*cells) for cells in header["plan"]),
+            tuple(Case(*cells) for cells in header["planned_by_any_suite"]),
+        )
+        run = Run(folder, plan, header["seed"], header["environment"], header["started"], header["status"])
+        run.weights_source, run.seconds = header["weights_source"], header["seconds"]
+        run.weight_hashes = header["weight_hashes"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{file}: cannot be read: {type(error).__name__}: {error}") from None
+    run.outputs = table.parse(folder / "outputs.csv", OutputRow)
+    run.quantizers = table.parse(folder / "quantizers.csv", QuantizerRow)
+    return run
+
+
+def find_run(reports: Path, name: str | None) -> Run:
+    """The run called `name` (or the run folder at that path); by default the latest one."""
+    if name is not None:
+        for folder in (reports / name, Path(name)):
+            if (folder / "run.json").is_file():
+                return load_run(folder)
+        known = ", ".join(run.name for run in _newest_first(reports)[:5])
+        raise UsageError(f"no run {name!r} in {reports} (latest: {known or 'none; start with `sqnr run`'})")
+    runs = _newest_first(reports)
+    if not runs:
+        raise UsageError(f"no run in {reports}; start with `sqnr run`")
+    return load_run(runs[0])
+
+
+def _newest_first(reports: Path) -> list[Path]:
+    files: Iterable[Path] = reports.glob("*/run.json")
+    return [file.parent for file in sorted(files, key=lambda file: file.parent.name, reverse=True)]

@@ -1,0 +1,159 @@
+"""The float model under measurement, with its data and reference outputs: what all cases of a group share."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch.utils import _pytree
+
+from harness.adapter import Adapter, Batch
+from harness.errors import AdapterError
+from harness.measure.metrics import OutputStats, Top1
+from harness.records import Case, OutputRow, Point, Status
+
+JITTER = 1e-6
+"""Relative size of the jitter that measures a row's noise floor: about what another summation order does."""
+
+
+class Subject:
+    """A float model, its batches, and its fp32 eager outputs, computed before any upstream code sees the model.
+
+    Reference outputs are spilled to a temporary folder batch by batch, so memory does not grow with the evaluation
+    set. With `jitter`, floating inputs are multiplied by 1 + 1e-6 N(0, 1) drawn from that seed (the parameters are,
+    where a model has no floating input).
+    """
+
+    def __init__(self, adapter: Adapter, size: str, weights: str, seed: int, jitter: int | None = None) -> None:
+        self._adapter = adapter
+        self._size = size
+        self._seed = seed
+        self._jitter = jitter
+        self.outputs = adapter.SIZES[size].outputs
+        self._labelled = adapter.SIZES[size].labelled
+        self.model = adapter.build(size, weights, seed)
+        if not isinstance(self.model, torch.nn.Module) or self.model.training:
+            raise AdapterError(f"{adapter.__name__}.build({size!r}) must return a torch.nn.Module in eval mode")
+        self._spill = tempfile.TemporaryDirectory(prefix="sqnr-reference-")
+        self.inputs: tuple[torch.Tensor, ...] = ()
+        self._shapes: list[tuple[tuple[int, ...], torch.dtype]] = []
+        self._compute_reference()
+
+    def close(self) -> None:
+        """Remove the spilled reference outputs."""
+        self._spill.cleanup()
+
+    def weights_digest(self) -> str:
+        """One SHA-256 over the names and bytes of all parameters and buffers."""
+        tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
+        return hashlib.sha256(repr(sorted(weight_hashes(tensors).items())).encode()).hexdigest()
+
+    def _compute_reference(self) -> None:
+        first = next(iter(self._adapter.evaluation(self._size, self._seed)), None)
+        if first is None:
+            raise AdapterError(f"{self._adapter.__name__}.evaluation({self._size!r}) gives no batch")
+        if self._jitter is not None and not any(value.is_floating_point() for value in first.inputs):
+            self._jitter_parameters(self._jitter)
+        self._shapes = [(tuple(value.shape), value.dtype) for value in first.inputs]
+        for index, batch in enumerate(self._jittered(self._adapter.evaluation(self._size, self._seed))):
+            self.inputs = self.inputs or batch.inputs
+            outputs = flatten(self.model(*batch.inputs))
+            if len(outputs) != len(self.outputs):
+                raise AdapterError(
+                    f"{self._adapter.__name__} declares {len(self.outputs)} outputs ({', '.join(self.outputs)}) for "
+                    f"size {self._size!r}, but the model returned {len(outputs)} tensors"
+                )
+            spilled = {str(i): value.contiguous().clone() for i, value in enumerate(outputs)}
+            save_file(spilled, self._batch_file(index))
+
+    def _batch_file(self, index: int) -> Path:
+        return Path(self._spill.name) / f"{index}.safetensors"
+
+    def _jitter_parameters(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.model.parameters():
+            if parameter.is_floating_point():
+                parameter.mul_(1 + JITTER * torch.randn(parameter.shape, generator=generator))
+
+    def _jittered(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Batches as the adapter gives them, jittered where asked, each checked against the first one's shapes."""
+        generator = torch.Generator().manual_seed(0 if self._jitter is None else self._jitter)
+        for index, batch in enumerate(batches):
+            shapes = [(tuple(value.shape), value.dtype) for value in batch.inputs]
+            if shapes != self._shapes:
+                raise AdapterError(
+                    f"{self._adapter.__name__}: batch {index} has inputs {_describe(shapes)}, the first evaluation "
+                    f"batch {_describe(self._shapes)}; graphs are exported for one shape"
+                )
+            if self._jitter is None:
+                yield batch
+                continue
+            inputs = tuple(
+                value * (1 + JITTER * torch.randn(value.shape, generator=generator))
+                if value.is_floating_point()
+                else value
+                for value in batch.inputs
+            )
+            yield Batch(inputs, batch.labels)
+
+    def calibration(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Inputs for observers, batch by batch."""
+        for batch in self._jittered(self._adapter.calibration(self._size, self._seed)):
+            yield batch.inputs
+
+    def _evaluation(self) -> Iterator[tuple[Batch, list[torch.Tensor]]]:
+        for index, batch in enumerate(self._jittered(self._adapter.evaluation(self._size, self._seed))):
+            spilled = load_file(self._batch_file(index))
+            yield batch, [spilled[str(i)] for i in range(len(self.outputs))]
+
+    def measure(self, run: Callable[..., Any], case: Case, point: Point) -> list[OutputRow]:
+        """One row per named output of `run(*inputs)` over the evaluation set, in one pass."""
+        stats = {name: OutputStats() for name in self.outputs}
+        errors = dict.fromkeys(self.outputs, "")
+        top1 = Top1()
+        for batch, references in self._evaluation():
+            outputs = flatten(run(*batch.inputs))
+            if len(outputs) != len(references):
+                arity = f"{len(outputs)} outputs instead of {len(references)}"
+                return [self._row(case, point, name, status=Status.MISMATCH, error=arity) for name in self.outputs]
+            for name, reference, actual in zip(self.outputs, references, outputs, strict=True):
+                stats[name].update(reference=reference, actual=actual)
+                if reference.shape != actual.shape or reference.dtype != actual.dtype:
+                    errors[name] = (
+                        f"{actual.dtype} {tuple(actual.shape)} instead of {reference.dtype} {tuple(reference.shape)}"
+                    )
+                elif name == self._labelled and batch.labels is not None:
+                    top1.update(scores=actual, labels=batch.labels)
+        rows = []
+        for name, stat in stats.items():
+            measured = stat.result()
+            values = {field: getattr(measured, field) for field in measured.__slots__}
+            metric = top1.result() if name == self._labelled else None
+            rows.append(self._row(case, point, name, **values, task_metric=metric, error=errors[name]))
+        return rows
+
+    @staticmethod
+    def _row(case: Case, point: Point, output: str, **values: Any) -> OutputRow:
+        return OutputRow(case.model, case.size, case.weights, case.flow, case.variant, point, output, **values)
+
+
+def flatten(outputs: Any) -> list[torch.Tensor]:
+    """The tensors of a model's result (tensor, tuple, dict, dataclass), in order."""
+    return [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+
+
+def weight_hashes(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
+    """SHA-256 of each tensor's bytes by name."""
+    return {
+        name: hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()).hexdigest()
+        for name, tensor in tensors
+    }
+
+
+def _describe(shapes: list[tuple[tuple[int, ...], torch.dtype]]) -> str:
+    return ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype in shapes)

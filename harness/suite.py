@@ -1,0 +1,147 @@
+"""Which cases are planned: a suite or an ad-hoc selection, narrowed by the user's filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from harness import fixes as fix_table
+from harness import flows as flow_table
+from harness.adapter import Size
+from harness.errors import NothingMeasured, UsageError, unknown_name
+from harness.records import Case
+from harness.settings import Settings, Suite
+
+UNKNOWN_WEIGHTS = "unknown"
+"""Weights kind of a case whose adapter cannot be imported; its rows say why."""
+AD_HOC = "ad-hoc"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the user asked for; an empty tuple or None is no restriction."""
+
+    suite: str | None = None
+    models: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    size: str | None = None
+    weights: str | None = None
+
+    @property
+    def suite_name(self) -> str:
+        """The suite planned: the named one, `gate` by default, `ad-hoc` when only a size or weights are named."""
+        return self.suite or (AD_HOC if self.size or self.weights else "gate")
+
+    @property
+    def filtered(self) -> bool:
+        """Whether less than a whole suite was asked for."""
+        return bool(self.models or self.flows or self.variants or self.size or self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The cases to measure, and the cases that any suite of the workspace plans (to tell orphaned baselines)."""
+
+    suite: str
+    filtered: bool
+    cases: tuple[Case, ...]
+    planned_by_any_suite: tuple[Case, ...]
+
+    def scope(self) -> Callable[[Case], bool]:
+        """Which baseline rows this plan's run answers for: its own cases, and orphans.
+
+        An orphan is a case that no suite plans any more, such as one of a model that was removed. Whole suites
+        answer for the orphans of the sizes they plan; filtered runs answer for their own cases only.
+        """
+        own, every = frozenset(self.cases), frozenset(self.planned_by_any_suite)
+        sizes = frozenset() if self.filtered else frozenset(case.size for case in self.cases)
+        return lambda case: case in own or (case.size in sizes and case not in every)
+
+
+Sizes = Mapping[str, Mapping[str, Size] | None]
+"""Sizes of each model; None where its adapter cannot be imported."""
+
+
+def resolve_weights(selection: Selection, sizes: Sizes) -> tuple[Selection, str | None]:
+    """A selection whose weights are a kind, or the label `file:<name>` with the path to load.
+
+    Raises `UsageError` if they are neither.
+    """
+    kinds = {kind for known in sizes.values() for size in (known or {}).values() for kind in size.weights}
+    if selection.weights is None or selection.weights in kinds:
+        return selection, None
+    path = Path(selection.weights)
+    if not path.exists():
+        raise UsageError(
+            f"--weights {selection.weights}: no such file or folder, nor a kind of weights ({', '.join(sorted(kinds))})"
+        )
+    return replace(selection, weights=f"file:{path.name}"), str(path.resolve())
+
+
+def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
+    """Plan a selection. Raises `UsageError` for unknown names and `NothingMeasured` for an empty plan."""
+    _check_names("model", selection.models, sizes)
+    _check_names("flow", selection.flows, flow_table.names())
+    if selection.suite:
+        settings.suite(selection.suite)
+    cases = [case for case in _suite_cases(_suite(selection, settings), sizes) if _wanted(case, selection)]
+    if not cases:
+        raise NothingMeasured(f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection)}")
+    every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, sizes)}
+    return Plan(selection.suite_name, selection.filtered, tuple(sorted(cases)), tuple(sorted(every)))
+
+
+def _suite(selection: Selection, settings: Settings) -> Suite:
+    if selection.suite_name != AD_HOC:
+        return settings.suite(selection.suite_name)
+    return Suite(size=selection.size or "small", weights=selection.weights)
+
+
+def _wanted(case: Case, selection: Selection) -> bool:
+    asked = (
+        (selection.models, case.model),
+        (selection.flows, case.flow),
+        (selection.variants, case.variant),
+        ((selection.size,) if selection.size else (), case.size),
+        ((selection.weights,) if selection.weights else (), case.weights),
+    )
+    return all(value in wanted for wanted, value in asked if wanted)
+
+
+def _suite_cases(suite: Suite, sizes: Sizes) -> list[Case]:
+    fixes = fix_table.installed()
+    models = _matching(suite.models, sizes)
+    flows = _matching(suite.flows, flow_table.names())
+    cases = []
+    for model in models:
+        known = sizes[model]
+        if known is not None and suite.size not in known:
+            continue
+        weights = suite.weights or (known[suite.size].weights[0] if known is not None else UNKNOWN_WEIGHTS)
+        for flow in flows:
+            cases += [Case(model, suite.size, weights, flow, name) for name in fix_table.variants(flow, fixes)]
+    return cases
+
+
+def _matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _check_names(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
+    for name in wanted:
+        if name not in set(known):
+            raise unknown_name(kind, name, known)
+
+
+def _filters(selection: Selection) -> str:
+    parts = {
+        "-m": ",".join(selection.models),
+        "-f": ",".join(selection.flows),
+        "--variant": ",".join(selection.variants),
+        "--size": selection.size or "",
+        "--weights": selection.weights or "",
+    }
+    return " ".join(f"{flag} {value}" for flag, value in parts.items() if value) or "this workspace (it has no models)"

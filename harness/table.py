@@ -1,0 +1,122 @@
+"""CSV codec for rows: exact floats, sorted, and an error that names file, line and column for anything else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar, get_args, get_type_hints
+
+from harness.errors import TableError
+from harness.records import STATUSES, Granularity, OutputRow, Point, QuantizerRow, QuantizerStatus, Role
+
+T = TypeVar("T", OutputRow, QuantizerRow)
+
+_CONFLICT_MARKERS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")
+_VOCABULARY = {
+    (OutputRow, "status"): STATUSES,
+    (OutputRow, "point"): frozenset(Point),
+    (QuantizerRow, "status"): frozenset(QuantizerStatus),
+    (QuantizerRow, "role"): frozenset(Role),
+    (QuantizerRow, "granularity"): frozenset({*Granularity, ""}),
+}
+
+
+def render(rows: Iterable[T], row_type: type[T]) -> str:
+    """CSV text of rows: sorted by key, LF, floats in `repr` form, None as an empty cell."""
+    names = [field.name for field in fields(row_type)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for row in sorted(rows, key=lambda row: row.key):
+        writer.writerow(["" if value is None else value for value in (getattr(row, name) for name in names)])
+    return text.getvalue()
+
+
+def parse(path: Path, row_type: type[T]) -> list[T]:
+    """Rows of a CSV file; raises `TableError` naming file, line and column."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{path}: cannot be read: {error}") from None
+    _check_lines(path, text)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    columns = _header(path, next(reader, []), row_type)
+    kinds = {name: _kind(hint) for name, hint in get_type_hints(row_type).items()}
+    rows: list[T] = []
+    seen: dict[tuple[str, ...], int] = {}
+    try:
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if len(cells) != len(columns):
+                raise TableError(
+                    f"{where}: {len(cells)} cells, the header has {len(columns)}; is the line cut off? Restore the "
+                    "file from git, or measure again and accept"
+                )
+            row = row_type(**{
+                name: _cell(f"{where}: column {name}", cell, kinds[name], row_type, name)
+                for name, cell in zip(columns, cells, strict=True)
+            })
+            if row.key in seen:
+                raise TableError(f"{where}: duplicate key {'/'.join(row.key)}, first on line {seen[row.key]}")
+            seen[row.key] = reader.line_num
+            rows.append(row)
+    except csv.Error as error:
+        raise TableError(f"{path}:{reader.line_num}: {error}") from None
+    return rows
+
+
+def _check_lines(path: Path, text: str) -> None:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith(_CONFLICT_MARKERS):
+            raise TableError(
+                f"{path}:{number}: merge conflict marker {line[:7]}; keep one side (git checkout --ours or "
+                "--theirs), or measure again and accept"
+            )
+        if line.endswith("\r"):
+            raise TableError(f"{path}:{number}: CRLF line end; baselines are LF (git: set '*.csv text eol=lf')")
+    if not text:
+        raise TableError(f"{path}: empty file; a header is expected")
+    if not text.endswith("\n"):
+        raise TableError(f"{path}:{text.count(chr(10)) + 1}: the last line has no end; is the file cut off?")
+
+
+def _header(path: Path, columns: list[str], row_type: type[T]) -> list[str]:
+    expected = [field.name for field in fields(row_type)]
+    unknown = [name for name in columns if name not in expected]
+    absent = [name for name in expected if name not in columns]
+    if unknown:
+        raise TableError(f"{path}:1: unknown column {unknown[0]!r} (known: {', '.join(expected)})")
+    if absent:
+        raise TableError(f"{path}:1: missing column {absent[0]!r}")
+    if len(columns) != len(expected):
+        raise TableError(f"{path}:1: a column appears twice: {', '.join(columns)}")
+    return columns
+
+
+def _kind(hint: object) -> tuple[type, bool]:
+    """(type, may be empty) of an annotated field."""
+    options = get_args(hint)
+    return (options[0], True) if options else (hint, hint is str)  # type: ignore[return-value]
+
+
+def _cell(where: str, cell: str, kind: tuple[type, bool], row_type: type, name: str) -> float | int | str | None:
+    wanted, optional = kind
+    if wanted is str:
+        allowed = _VOCABULARY.get((row_type, name))
+        if allowed is not None and cell not in allowed:
+            raise TableError(f"{where}: {cell!r} is not one of {', '.join(sorted(allowed))}")
+        return cell
+    if cell == "" and optional:
+        return None
+    try:
+        value = wanted(cell)
+    except ValueError:
+        raise TableError(f"{where}: {cell!r} is not a{'n integer' if wanted is int else ' number'}") from None
+    if not math.isfinite(value):
+        raise TableError(f"{where}: {cell!r}; a stored number is finite or empty")
+    result: float | int = value
+    return result

@@ -1,0 +1,124 @@
+"""What a measuring process does: one model's cases, each result appended to a part file as it is measured.
+
+The part file is the only channel to the parent, so what was measured survives whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+import traceback
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.records import Case, Point, Stage
+
+if TYPE_CHECKING:
+    from harness.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJob:
+    """Cases that share one float model, and where their results go.
+
+    `weights_source` is what the adapter's `build` is given: the kind, or a path. `jitter` seeds a noise-floor replica.
+    """
+
+    start: Path
+    cases: tuple[Case, ...]
+    weights_source: str
+    seed: int
+    part: Path
+    log: Path
+    jitter: int | None = None
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """(model, size, weights) that all cases share."""
+        first = self.cases[0]
+        return first.model, first.size, first.weights
+
+
+def start_worker() -> None:
+    """Ctrl-C is the parent's to handle: it keeps what was measured and ends its workers itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def run_group(job: GroupJob) -> None:
+    """Measure a group; never raises for what a model or an upstream does."""
+    with job.part.open("a", encoding="utf-8") as part:
+
+        def emit(**record: Any) -> None:
+            part.write(json.dumps(record, allow_nan=False) + "\n")
+            part.flush()
+
+        try:
+            _measure(job, emit)
+        except Exception as error:
+            # Whatever stopped the group before or between its cases: the parent turns it into rows for all it owed.
+            emit(broken=f"{type(error).__name__}: {error}")
+            _log(job, "".join(traceback.format_exception(error)))
+
+
+def _measure(job: GroupJob, emit: Any) -> None:
+    emit(stage=Stage.LOAD, case=asdict(job.cases[0]))
+    import torch
+
+    torch.set_num_threads(1)
+    from harness.pipeline import Pipeline
+    from harness.subject import Subject
+    from harness.workspace import find_workspace
+
+    logging.disable(logging.WARNING)
+    workspace = find_workspace(job.start)
+    first = job.cases[0]
+    adapter = workspace.load_adapter(first.model)
+    with torch.no_grad():
+        subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter)
+    try:
+        emit(weights=subject.weights_digest())
+        pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)))
+        for case in job.cases:
+            emit(**_measure_case(job, case, pipeline))
+    finally:
+        subject.close()
+
+
+def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, Any]:
+    from harness import fixes, flows
+
+    start = time.perf_counter()
+    only = None if job.jitter is None else frozenset({Point.CONVERTED})
+    try:
+        flow, repairs = flows.load(case.flow), fixes.of_variant(case.variant, fixes.installed())
+        result = pipeline.measure(case, flow, repairs, only)
+    except Exception as error:
+        _log(job, f"{case}\n{''.join(traceback.format_exception(error))}")
+        return {"result": asdict(case), "error": f"{type(error).__name__}: {error}"}
+    if result.log:
+        _log(job, result.log)
+    return {
+        "result": asdict(case),
+        "outputs": [asdict(row) for row in result.outputs],
+        "quantizers": [asdict(row) for row in result.quantizers],
+        "seconds": {**result.seconds, "total": time.perf_counter() - start},
+    }
+
+
+def _log(job: GroupJob, text: str) -> None:
+    with job.log.open("a", encoding="utf-8") as log:
+        log.write(text + "\n")
+
+
+def group_cases(cases: tuple[Case, ...]) -> list[tuple[Case, ...]]:
+    """Cases that share a model, size and weights, in the order in which their groups first appear."""
+    groups: dict[tuple[str, str, str], list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[case.model, case.size, case.weights].append(case)
+    return [tuple(group) for group in groups.values()]

@@ -1,0 +1,104 @@
+"""Finds the workspace (models, baselines, reports, settings) and loads adapters.
+
+The workspace is the nearest parent folder whose `pyproject.toml` has a `[tool.sqnr]` table, else the built-in one:
+the models and baselines this package carries, with reports written below the current folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.adapter import Adapter
+from harness.environment import platform_name
+from harness.errors import AdapterError, ConfigError, unknown_name
+from harness.settings import Settings, parse_settings
+
+ENTRY_POINTS = "sqnr.models"
+_REQUIRED = ("SIZES", "build", "calibration", "evaluation")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The folders a verb works on and the settings it obeys."""
+
+    start: Path
+    """Folder the search started from; a measuring process finds the same workspace from it."""
+    models: Path
+    baselines: Path
+    reports: Path
+    settings: Settings
+    builtin: bool = False
+
+    @property
+    def platform_baselines(self) -> Path:
+        """Folder of this machine's baselines."""
+        return self.baselines / platform_name()
+
+    def model_names(self) -> list[str]:
+        """Adapters in the models folder and those added by other packages."""
+        found = {path.stem for path in self.models.glob("*.py") if not path.stem.startswith("_")}
+        return sorted({*found, *entry_points(group=ENTRY_POINTS).names})
+
+    def load_adapter(self, name: str) -> Adapter:
+        """The adapter called `name`; raises `AdapterError` if it cannot be imported or lacks part of the contract."""
+        path = self.models / f"{name}.py"
+        added = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+        if not path.exists() and not added:
+            raise unknown_name("model", name, self.model_names())
+        where = str(path if path.exists() else added[0].value)
+        try:
+            module: Any = load_module(self.models, name) if path.exists() else added[0].load()
+        except Exception as error:
+            raise AdapterError(f"{where}: cannot be imported: {type(error).__name__}: {error}") from error
+        for attribute in _REQUIRED:
+            if not hasattr(module, attribute):
+                raise AdapterError(f"{where}: lacks {attribute}; see the docstring of harness/adapter.py")
+        adapter: Adapter = module
+        return adapter
+
+
+def find_workspace(start: Path | None = None) -> Workspace:
+    """The workspace of folder `start` (default: the current one)."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        file = folder / "pyproject.toml"
+        if not file.is_file():
+            continue
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("sqnr")
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{file}: cannot be read: {error}") from None
+        if table is not None:
+            settings = parse_settings(table, file)
+            return Workspace(
+                here, folder / settings.models, folder / settings.baselines, folder / settings.reports, settings
+            )
+    carried = Path(__file__).parent / "builtin"
+    root = carried if carried.is_dir() else Path(__file__).parents[1]
+    return Workspace(here, root / "models", root / "baselines", here / "reports", Settings(), builtin=True)
+
+
+def load_module(folder: Path, name: str) -> ModuleType:
+    """Import `folder/name.py` as part of a private package, so that no other package called like it is ever meant."""
+    package = f"_sqnr_models_{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]}"
+    if package not in sys.modules:
+        init = folder / "__init__.py"
+        spec = importlib.util.spec_from_file_location(
+            package, init if init.exists() else None, submodule_search_locations=[str(folder)]
+        ) or importlib.util.spec_from_loader(package, None, is_package=True)
+        if spec is None:
+            raise ImportError(f"{folder} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        module.__path__ = [str(folder)]
+        sys.modules[package] = module
+        if spec.loader is not None and init.exists():
+            spec.loader.exec_module(module)
+    return importlib.import_module(f"{package}.{name}")
