@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from harness import baseline as baselines
 from harness.baseline import Baseline
-from harness.errors import AcceptRefused
+from harness.errors import AcceptRefusedError
 from harness.execute import NoiseFloor
 from harness.records import FAILED, NEVER_GOOD, Case, OutputRow, QuantizerRow, Row
 from harness.store import COMPLETE, Run
@@ -68,28 +68,28 @@ class Proposal:
 
 
 def check_acceptable(run: Run, request: Request) -> None:
-    """Raise `AcceptRefused` for a filtered, partial or failed run whose rows were not named."""
+    """Raise `AcceptRefusedError` for a filtered, partial or failed run whose rows were not named."""
     if not request.because.strip():
-        raise AcceptRefused('accept needs a reason: --because "..."')
+        raise AcceptRefusedError('accept needs a reason: --because "..."')
     if run.status != COMPLETE and not request.explicit:
-        raise AcceptRefused(f"run {run.name} is {run.status}, not complete; name what to accept: -m, -f or --row")
+        raise AcceptRefusedError(f"run {run.name} is {run.status}, not complete; name what to accept: -m, -f or --row")
     if run.plan.filtered and not request.explicit:
-        raise AcceptRefused(
+        raise AcceptRefusedError(
             f"run {run.name} measured a selection of {len(run.plan.cases)} cases, not a whole suite; "
             "name what to accept: -m, -f or --row"
         )
     wanted = [row for row in run.outputs if request.wants(row)]
     if not wanted and not any(request.wants(row) for row in run.quantizers):
-        raise AcceptRefused(f"run {run.name} holds no row that fits {request}")
+        raise AcceptRefusedError(f"run {run.name} holds no row that fits {request}")
     bad = [row for row in wanted if row.status in NEVER_GOOD]
     if bad:
-        raise AcceptRefused(
+        raise AcceptRefusedError(
             f"{_name(bad[0])} is {bad[0].status} ({len(bad)} such rows): this fails whatever the baseline says; "
             "mend it, or waive it in [tool.sqnr] with a reason"
         )
     broken = [row for row in wanted if row.status.startswith(FAILED) and not request.names(row)]
     if broken:
-        raise AcceptRefused(
+        raise AcceptRefusedError(
             f"{_name(broken[0])} is {broken[0].status}: {broken[0].error} ({len(broken)} such rows); to make a "
             f"known failure the baseline, name it: --row '{'/'.join(broken[0].key)}'"
         )
@@ -140,9 +140,7 @@ def _merge(
 
 def _changes(old: dict[tuple[str, ...], R], new: dict[tuple[str, ...], R]) -> list[Change]:
     return [
-        Change(old.get(key), new.get(key))
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
+        Change(old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
     ]
 
 

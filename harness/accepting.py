@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness import baseline as baselines
 from harness.accept import Request, check_acceptable, propose, write
 from harness.baseline import Baseline
-from harness.errors import NoBaseline
+from harness.errors import NoBaselineError
 from harness.execute import NOISE_SEEDS, Options, noise_floor
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_proposal
@@ -16,7 +16,7 @@ from harness.workspace import Workspace
 def accept(
     workspace: Workspace, run: Run, request: Request, options: Options, *, dry_run: bool, with_noise: bool
 ) -> None:
-    """Accept rows of a run. Raises `AcceptRefused` before anything is measured or written."""
+    """Accept rows of a run. Raises `AcceptRefusedError` before anything is measured or written."""
     check_acceptable(run, request)
     proposal = propose(run, request, _present(workspace), None)
     out = console()
@@ -40,5 +40,5 @@ def accept(
 def _present(workspace: Workspace) -> Baseline:
     try:
         return baselines.read(workspace.platform_baselines)
-    except NoBaseline:
+    except NoBaselineError:
         return Baseline()

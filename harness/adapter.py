@@ -45,6 +45,7 @@ class Batch:
 class Adapter(Protocol):
     """The contract of a module in `models/`."""
 
+    __name__: str
     SIZES: Mapping[str, Size]
 
     def build(self, size: str, weights: str, seed: int) -> torch.nn.Module:

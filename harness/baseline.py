@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from harness import table
-from harness.errors import NoBaseline, TableError, UsageError
+from harness.errors import NoBaselineError, TableError, UsageError
 from harness.files import write_atomically
 from harness.records import Case, OutputRow, QuantizerRow
 
@@ -46,11 +46,11 @@ class Baseline:
 def read(folder: Path) -> Baseline:
     """The baselines in a platform's folder.
 
-    Raises `NoBaseline` if there are none, and `TableError` naming file, line and column for a damaged one.
+    Raises `NoBaselineError` if there are none, and `TableError` naming file, line and column for a damaged one.
     """
     if not any(folder.glob("*.csv")):
         known = sorted(path.name for path in folder.parent.glob("*") if any(path.glob("*.csv")))
-        raise NoBaseline(
+        raise NoBaselineError(
             f"{folder}: no baselines for this platform (there are some for: {', '.join(known) or 'none'}); "
             'start with: sqnr accept --because "first baselines for this platform"'
         )

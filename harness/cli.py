@@ -176,9 +176,7 @@ def compare(base: str, head: str) -> None:
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    judgement = judge_runs(
-        workspace, base=find_run(workspace.reports, base), head=find_run(workspace.reports, head)
-    )
+    judgement = judge_runs(workspace, base=find_run(workspace.reports, base), head=find_run(workspace.reports, head))
     print_judgement(console(), judgement, advise=False)
     _exit(judgement)
 

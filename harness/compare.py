@@ -22,7 +22,6 @@ from harness.records import (
     Point,
     QuantizerRow,
     Row,
-
     Verdict,
 )
 from harness.settings import Settings, Tolerance
@@ -49,7 +48,12 @@ class Rows:
 
 
 def compare(
-    *, baseline: Rows, measured: Rows, in_scope: Callable[[Case], bool], settings: Settings, suite: str,
+    *,
+    baseline: Rows,
+    measured: Rows,
+    in_scope: Callable[[Case], bool],
+    settings: Settings,
+    suite: str,
     today: datetime.date,
 ) -> list[Verdict]:
     """Verdicts on all rows of either side, worst first; baseline rows out of scope are left alone."""
@@ -153,9 +157,7 @@ def _both_above(old: float | None, new: float | None, level: float) -> bool:
     return old is not None and new is not None and old > level and new > level
 
 
-def _drop(
-    name: str, old: float | None, new: float | None, allowed: float, ignore_above: float
-) -> Iterator[Finding]:
+def _drop(name: str, old: float | None, new: float | None, allowed: float, ignore_above: float) -> Iterator[Finding]:
     if old is None or _both_above(old, new, ignore_above):
         return
     if new is None or not old - new <= allowed:
@@ -227,5 +229,3 @@ def exit_code(verdicts: list[Verdict]) -> ExitCode:
     if outcomes & {Outcome.IMPROVED, Outcome.NEW}:
         return ExitCode.STALE
     return ExitCode.OK
-
-

@@ -50,23 +50,23 @@ class WeightsError(SqnrError):
     """Weights that cannot be loaded: what to download, and where to put it."""
 
 
-class AcceptRefused(SqnrError):
+class AcceptRefusedError(SqnrError):
     """A run that `accept` will not turn into a baseline without being told exactly which rows."""
 
 
-class NoBaseline(SqnrError):
+class NoBaselineError(SqnrError):
     """There are no baselines for this platform."""
 
     exit_code = ExitCode.INCOMPLETE
 
 
-class NothingMeasured(SqnrError):
+class NothingMeasuredError(SqnrError):
     """A selection that plans no case."""
 
     exit_code = ExitCode.NOTHING_MEASURED
 
 
-class Interrupted(SqnrError):
+class InterruptedRunError(SqnrError):
     """Ctrl-C; says where what was measured is kept."""
 
     exit_code = ExitCode.INTERRUPTED

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import environment, flows
-from harness.errors import Interrupted, SqnrError
+from harness.errors import InterruptedRunError
 from harness.records import Case, Point, Stage, failed_rows
-from harness.runner import GroupResult, Progress, jobs_for, run_jobs
+from harness.runner import GroupResult, Progress, Workers, jobs_for
 from harness.store import COMPLETE, INTERRUPTED, Run, create_run
 from harness.suite import Selection, Sizes, make_plan, resolve_weights
 from harness.worker import group_cases
@@ -33,30 +33,35 @@ class Options:
     pinned: bool = True
 
 
-def known_sizes(workspace: Workspace) -> Sizes:
-    """Sizes of every adapter; an adapter that cannot be imported is planned, and its rows will say why."""
-    sizes = {}
-    for name in workspace.model_names():
-        try:
-            sizes[name] = dict(workspace.load_adapter(name).SIZES)
-        except SqnrError:
-            sizes[name] = None
-    return sizes
-
-
 def measure(
     workspace: Workspace,
     selection: Selection,
     options: Options,
-    on_start: Callable[[Run], None] = lambda run: None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_start: Callable[[Run], None] = lambda _run: None,
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
 ) -> Run:
     """Measure a selection into a new run folder.
 
-    Raises `Interrupted` on Ctrl-C, after what was measured has been stored with status `interrupted`.
+    Raises `InterruptedRunError` on Ctrl-C, after what was measured has been stored with status `interrupted`.
     """
+    with measuring_processes(options) as workers:
+        return _measure(workspace, selection, workers, on_start, on_progress)
+
+
+def measuring_processes(options: Options) -> Workers:
+    """A pool whose processes start with the pins in their environment."""
     environment.pin(pinned=options.pinned)
-    sizes = known_sizes(workspace)
+    return Workers(options.workers, options.timeout)
+
+
+def _measure(
+    workspace: Workspace,
+    selection: Selection,
+    workers: Workers,
+    on_start: Callable[[Run], None],
+    on_progress: Callable[[Progress], None],
+) -> Run:
+    sizes = workers.sizes(workspace.start)
     selection, source = resolve_weights(selection, sizes)
     plan = make_plan(selection, workspace.settings, sizes)
     seed = workspace.settings.seed
@@ -64,13 +69,15 @@ def measure(
     on_start(run)
     start = time.monotonic()
     jobs = jobs_for(workspace.start, group_cases(plan.cases), source, seed, run.parts, run.logs)
-    results, interrupted = run_jobs(jobs, options.workers, options.timeout, on_progress)
+    results, interrupted = workers.run(jobs, on_progress)
     run.status = INTERRUPTED if interrupted else COMPLETE
     run.seconds = time.monotonic() - start
     _gather(run, results, sizes)
     run.save()
     if interrupted:
-        raise Interrupted(f"interrupted; what was measured ({len(run.outputs)} output rows) is kept in {run.folder}")
+        raise InterruptedRunError(
+            f"interrupted; what was measured ({len(run.outputs)} output rows) is kept in {run.folder}"
+        )
     for result in results:
         result.job.part.unlink(missing_ok=True)
     run.parts.rmdir()
@@ -128,12 +135,11 @@ def noise_floor(
     run: Run,
     cases: tuple[Case, ...],
     options: Options,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
     seeds: int = NOISE_SEEDS,
 ) -> NoiseFloor:
     """Measure cases again with `seeds` jitters of the inputs. Rows that fail under any of them get no noise."""
-    environment.pin(pinned=options.pinned)
-    with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder, measuring_processes(options) as workers:
         jobs = [
             job
             for jitter in range(1, seeds + 1)
@@ -143,9 +149,9 @@ def noise_floor(
                 jitter=jitter,
             )
         ]
-        results, interrupted = run_jobs(jobs, options.workers, options.timeout, on_progress)
+        results, interrupted = workers.run(jobs, on_progress)
     if interrupted:
-        raise Interrupted("interrupted while measuring the noise floor; no baseline was written")
+        raise InterruptedRunError("interrupted while measuring the noise floor; no baseline was written")
     levels: dict[tuple[str, ...], list[float]] = defaultdict(list)
     bounds: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
     for result in results:

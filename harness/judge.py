@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness import baseline as baselines
 from harness.compare import Rows, compare, exit_code
-from harness.errors import ExitCode, NoBaseline
+from harness.errors import ExitCode, NoBaselineError
 from harness.records import QuantizerRow, QuantizerStatus, Role, Verdict
 from harness.store import COMPLETE, Run
 from harness.workspace import Workspace
@@ -25,7 +25,7 @@ class Judgement:
 
 
 def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) -> Judgement:
-    """Judge a run. Raises `TableError` for an unreadable baseline and `NoBaseline` where there is none."""
+    """Judge a run. Raises `TableError` for an unreadable baseline and `NoBaselineError` where there is none."""
     today = today or datetime.date.today()
     accepted = baselines.read(workspace.platform_baselines)
     verdicts = _verdicts(workspace, run, Rows(accepted.outputs, accepted.quantizers), today)
@@ -39,7 +39,7 @@ def judge_or_none(workspace: Workspace, run: Run) -> Judgement:
     """As `judge`; where there is no baseline, every row is new and a note says why."""
     try:
         return judge(workspace, run)
-    except NoBaseline as error:
+    except NoBaselineError as error:
         empty = Rows({}, {})
         verdicts = _verdicts(workspace, run, empty, datetime.date.today())
         return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, baselines.Baseline(), (str(error),))
@@ -63,7 +63,7 @@ def _verdicts(
     return compare(
         baseline=accepted,
         measured=rows_of(run),
-        in_scope=(lambda case: True) if whole else run.plan.scope(),
+        in_scope=(lambda _case: True) if whole else run.plan.scope(),
         settings=workspace.settings,
         suite=run.plan.suite,
         today=today,

@@ -8,17 +8,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness import environment, fixes, flows
-from harness.execute import known_sizes
+from harness.execute import Options, measuring_processes
 from harness.report.terminal import console
 from harness.workspace import Workspace
 
 
 def inventory(workspace: Workspace) -> dict[str, Any]:
     """Everything `sqnr list` shows, as plain data."""
+    with measuring_processes(Options(workers=1)) as workers:
+        sizes = workers.sizes(workspace.start)
     return {
         "models": {
-            name: None if sizes is None else {size: list(one.weights) for size, one in sizes.items()}
-            for name, sizes in known_sizes(workspace).items()
+            name: None if known is None else {size: list(one.weights) for size, one in known.items()}
+            for name, known in sizes.items()
         },
         "flows": flows.names(),
         "fixes": {fix.name: fix.link for fix in fixes.installed()},

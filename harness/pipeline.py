@@ -120,9 +120,7 @@ class Pipeline:
         with self._stage(case, Stage.MEASURE):
             return self._subject.measure(prepared, case, Point.PREPARED)
 
-    def _measure_converted(
-        self, case: Case, flow: Flow, fixes: tuple[Fix, ...], result: CaseResult
-    ) -> list[OutputRow]:
+    def _measure_converted(self, case: Case, flow: Flow, fixes: tuple[Fix, ...], result: CaseResult) -> list[OutputRow]:
         converted = self._at(Stage.CONVERT, case, flow, fixes)
         with self._stage(case, Stage.MEASURE):
             reader = RangeReader(converted.graph, converted.facts)

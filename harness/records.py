@@ -169,9 +169,10 @@ class QuantizerRow(_Row):
 
     `lo` and `hi` bound the representable range, scale x (quant_min - zero_point) to scale x (quant_max - zero_point);
     with several scales those of the widest channel, and of the widest batch for dynamic quantization.
-    `clip_fraction` is the share of evaluated elements outside, `utilisation` the share of codes used, `sqnr_db` the
-    quantizer's own error (x against qdq(x)), `sqnr_min_db` that of its worst channel. Quantizers with the same
-    non-empty `share_group` share one observer.
+    `clip_fraction` is the share of evaluated elements more than half a step outside, `utilisation` the share of codes
+    used, `sqnr_db` the quantizer's own error (x against qdq(x)), `sqnr_min_db` that of its worst channel. Quantizers
+    with the same non-empty `share_group` share one observer. `noise_rel` is filled in baselines only: the standard
+    deviation of the bounds under inputs jittered by 1e-6, relative to the larger bound.
     """
 
     quantizer: str
@@ -207,9 +208,7 @@ def failed_rows(
     """The rows of a case that could not be measured at `points`, with the first line of the error."""
     line = (error.strip().splitlines() or [""])[0][:300]
     key = (case.model, case.size, case.weights, case.flow, case.variant)
-    return [
-        OutputRow(*key, point, output, failed(stage), error=line) for point in points for output in outputs
-    ]
+    return [OutputRow(*key, point, output, failed(stage), error=line) for point in points for output in outputs]
 
 
 Row = OutputRow | QuantizerRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, TimeoutError, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from harness.records import Case, OutputRow, QuantizerRow, Stage
-from harness.worker import GroupJob, run_group, start_worker
+from harness.suite import Sizes
+from harness.worker import GroupJob, describe_models, load_torch, run_group, start_worker
 
 _POLL_SECONDS = 0.2
 
@@ -47,41 +48,56 @@ class GroupResult:
         return [case for case in self.job.cases if case not in self.finished]
 
 
-def run_jobs(
-    jobs: list[GroupJob], workers: int, timeout: float, on_progress: Callable[[Progress], None]
-) -> tuple[list[GroupResult], bool]:
-    """Measure all jobs in `workers` spawned processes, at most `timeout` seconds each, and read their part files.
+class Workers:
+    """A pool of spawned measuring processes; a context manager that leaves none behind."""
 
-    The flag says that Ctrl-C ended it early: the results are those until then, and the workers have ended.
-    """
-    interrupted = False
-    results = [GroupResult(job) for job in jobs]
-    readers = [_PartReader(result) for result in results]
-    # Spawned, not forked: a process forked after OpenMP has run can hang, and pins are read at library load.
-    pool = ProcessPool(
-        max_workers=max(1, min(workers, len(jobs))),
-        initializer=start_worker,
-        context=multiprocessing.get_context("spawn"),
-    )
-    try:
-        futures = [pool.schedule(run_group, args=(job,), timeout=timeout) for job in jobs]
+    def __init__(self, count: int, timeout: float) -> None:
+        self._count = count
+        self._timeout = timeout
+        # Spawned, not forked: a process forked after OpenMP has run can hang, and pins are read at library load.
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPool(max_workers=count, initializer=start_worker, context=context)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+
+    def sizes(self, start: Path) -> Sizes:
+        """Sizes of every adapter of the workspace at `start`, read in a worker while the others load torch."""
+        described = self._pool.schedule(describe_models, args=(start,), timeout=self._timeout)
+        for _ in range(self._count - 1):
+            self._pool.schedule(load_torch)
+        sizes: Sizes = described.result()
+        return sizes
+
+    def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
+        """Measure all jobs, each within the time limit, and read their part files as they grow.
+
+        The flag says that Ctrl-C ended it early: the results are those until then, and the workers have ended.
+        """
+        results = [GroupResult(job) for job in jobs]
+        readers = [_PartReader(result) for result in results]
+        futures = [self._pool.schedule(run_group, args=(job,), timeout=self._timeout) for job in jobs]
         pending: Iterable[Future[Any]] = futures
-        while pending:
-            _, pending = wait(pending, timeout=_POLL_SECONDS)
+        try:
+            while pending:
+                _, pending = wait(pending, timeout=_POLL_SECONDS)
+                for reader in readers:
+                    reader.read(on_progress)
+        except KeyboardInterrupt:
+            self._end()
             for reader in readers:
                 reader.read(on_progress)
+            return results, True
         for result, future in zip(results, futures, strict=True):
-            result.broken = result.broken or _ending(future, timeout)
-        pool.close()
-    except KeyboardInterrupt:
-        pool.stop()
-        for reader in readers:
-            reader.read(on_progress)
-        interrupted = True
-    finally:
-        pool.stop()
-        pool.join()
-    return results, interrupted
+            result.broken = result.broken or _ending(future, self._timeout)
+        return results, False
 
 
 def _ending(future: Future[Any], timeout: float) -> str:
@@ -138,7 +154,12 @@ class _PartReader:
 
 
 def jobs_for(
-    start: Path, groups: Iterable[tuple[Case, ...]], source: str | None, seed: int, parts: Path, logs: Path,
+    start: Path,
+    groups: Iterable[tuple[Case, ...]],
+    source: str | None,
+    seed: int,
+    parts: Path,
+    logs: Path,
     jitter: int | None = None,
 ) -> list[GroupJob]:
     """One job a group; `source` stands in for the weights kind in the case where a path was given."""

@@ -167,5 +167,3 @@ def _check_tolerance_names(tolerance: Mapping[str, float], where: str) -> None:
     for name in tolerance:
         if name not in Tolerance.model_fields:
             raise ConfigError(f"{where}: {unknown_name('tolerance', name, Tolerance.model_fields)}")
-
-

@@ -150,7 +150,7 @@ def flatten(outputs: Any) -> list[torch.Tensor]:
 def weight_hashes(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     """SHA-256 of each tensor's bytes by name."""
     return {
-        name: hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()).hexdigest()
+        name: hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
         for name, tensor in tensors
     }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness import fixes as fix_table
 from harness import flows as flow_table
 from harness.adapter import Size
-from harness.errors import NothingMeasured, UsageError, unknown_name
+from harness.errors import NothingMeasuredError, UsageError, unknown_name
 from harness.records import Case
 from harness.settings import Settings, Suite
 
@@ -82,14 +82,16 @@ def resolve_weights(selection: Selection, sizes: Sizes) -> tuple[Selection, str 
 
 
 def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
-    """Plan a selection. Raises `UsageError` for unknown names and `NothingMeasured` for an empty plan."""
+    """Plan a selection. Raises `UsageError` for unknown names and `NothingMeasuredError` for an empty plan."""
     _check_names("model", selection.models, sizes)
     _check_names("flow", selection.flows, flow_table.names())
     if selection.suite:
         settings.suite(selection.suite)
     cases = [case for case in _suite_cases(_suite(selection, settings), sizes) if _wanted(case, selection)]
     if not cases:
-        raise NothingMeasured(f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection)}")
+        raise NothingMeasuredError(
+            f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection)}"
+        )
     every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, sizes)}
     return Plan(selection.suite_name, selection.filtered, tuple(sorted(cases)), tuple(sorted(every)))
 

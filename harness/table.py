@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from harness.errors import TableError
 from harness.records import STATUSES, Granularity, OutputRow, Point, QuantizerRow, QuantizerStatus, Role
@@ -56,10 +56,11 @@ def parse(path: Path, row_type: type[T]) -> list[T]:
                     f"{where}: {len(cells)} cells, the header has {len(columns)}; is the line cut off? Restore the "
                     "file from git, or measure again and accept"
                 )
-            row = row_type(**{
+            values: dict[str, Any] = {
                 name: _cell(f"{where}: column {name}", cell, kinds[name], row_type, name)
                 for name, cell in zip(columns, cells, strict=True)
-            })
+            }
+            row = row_type(**values)
             if row.key in seen:
                 raise TableError(f"{where}: duplicate key {'/'.join(row.key)}, first on line {seen[row.key]}")
             seen[row.key] = reader.line_num

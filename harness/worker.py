@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.adapter import Size
 from harness.records import Case, Point, Stage
 
 if TYPE_CHECKING:
@@ -48,6 +49,29 @@ def start_worker() -> None:
     """Ctrl-C is the parent's to handle: it keeps what was measured and ends its workers itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def describe_models(start: Path) -> dict[str, dict[str, Size] | None]:
+    """Sizes of every adapter of the workspace at `start`; None for one that cannot be imported."""
+    from harness.workspace import find_workspace
+
+    logging.disable(logging.WARNING)
+    workspace = find_workspace(start)
+    found: dict[str, dict[str, Size] | None] = {}
+    for name in workspace.model_names():
+        try:
+            found[name] = dict(workspace.load_adapter(name).SIZES)
+        except Exception:
+            # It is planned all the same, and measuring it makes the row that says why.
+            found[name] = None
+    return found
+
+
+def load_torch() -> None:
+    """Load torch while there is nothing else to do."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def run_group(job: GroupJob) -> None:

@@ -26,7 +26,7 @@ ARM_FLOWS = tuple(
     for activation in ("s8", "u8")
     for granularity in ("tensor", "channel")
 )
-BUILTIN = {name: "harness.flows.inductor" for name in ("x86-static", "x86-dynamic", *ARM_FLOWS)}
+BUILTIN = dict.fromkeys(("x86-static", "x86-dynamic", *ARM_FLOWS), "harness.flows.inductor")
 
 
 @dataclass(frozen=True, slots=True)

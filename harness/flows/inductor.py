@@ -27,7 +27,7 @@ def export_strict(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> t
     """The float ATen graph. Strict, as the quantizers' pattern matchers stop at non-strict graphs' extra nodes."""
     import torch
 
-    return torch.export.export(model, inputs, strict=True).module()  # type: ignore[return-value]
+    return torch.export.export(model, inputs, strict=True).module()
 
 
 def flow(name: str) -> Flow:
@@ -104,7 +104,8 @@ def _prepare(quantizer: Any, graph: torch.fx.GraphModule) -> torch.fx.GraphModul
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return prepare_pt2e(graph, quantizer())
+        prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer())
+    return prepared
 
 
 def _calibrate(prepared: torch.fx.GraphModule, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
@@ -115,4 +116,5 @@ def _calibrate(prepared: torch.fx.GraphModule, batches: Iterable[tuple[torch.Ten
 def _convert(calibrated: torch.fx.GraphModule) -> torch.fx.GraphModule:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-    return convert_pt2e(calibrated)
+    converted: torch.fx.GraphModule = convert_pt2e(calibrated)
+    return converted

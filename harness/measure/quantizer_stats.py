@@ -10,8 +10,12 @@ from harness.records import Case, Granularity, QuantizerRow, QuantizerStatus, Ro
 
 _MOST_CODES = 1 << 16
 """Above 16 bit nobody asks which share of the codes is used."""
-_BOUND_SLACK = 1e-6
-"""Share of the range by which a value may pass a bound unclipped: float32 rounding of scale x code."""
+_HALF_STEP = 0.5 + 1e-3
+"""Steps by which a value may pass a bound unclipped: its error is then no larger than rounding's anywhere else.
+
+Without it the share jumps with the last bit of a scale wherever many values lie on the bound (a background of -1.0
+that dynamic quantization puts at -0.995), and with absmax / 127.5 every symmetric weight would clip its largest value.
+"""
 
 
 class QuantizerStats:
@@ -77,7 +81,7 @@ class QuantizerStats:
             low, high = min(low, self._observed[0]), max(high, self._observed[1])
         self._observed = (low, high)
         lo, hi = expand_groups(qparams.lo, x.shape), expand_groups(qparams.hi, x.shape)
-        slack = (hi - lo) * _BOUND_SLACK
+        slack = expand_groups(qparams.scale, x.shape).abs() * _HALF_STEP
         # Bounds in the input's own type: promoting a whole activation to float64 only to compare it costs more.
         below, above = (lo - slack).to(x.dtype), (hi + slack).to(x.dtype)
         self._clipped += int(torch.count_nonzero(x < below)) + int(torch.count_nonzero(x > above))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch.fx import GraphModule, Node
 
-from harness.measure.qdq import is_dequantize, is_quantize, is_qparams, op_name
+from harness.measure.qdq import is_dequantize, is_qparams, is_quantize, op_name
 
 VIEW_OPS = frozenset(
     {
@@ -73,7 +73,7 @@ class Sites:
                 continue
             place = (module_path(node), op_name(node))
             occurrence = f"#{seen[place]}" if seen[place] else ""
-            self._names[node] = f"{place[0]}:{place[1]}{occurrence}"
+            self._names[node] = f"{place[0]}:{place[1]}{occurrence}".removeprefix(":")
             seen[place] += 1
 
     def site(self, node: Node) -> str:

@@ -41,7 +41,8 @@ def number(field: str, value: float | int | str | None) -> str:
 
 def finding(item: Finding) -> str:
     """`SQNR 24.10 dB, baseline 31.70 dB, allowed drop 0.50 dB`."""
-    text = f"{UNITS.get(item.field, item.field)} {number(item.field, item.new)}, baseline {number(item.field, item.old)}"
+    new, old = number(item.field, item.new), number(item.field, item.old)
+    text = f"{UNITS.get(item.field, item.field)} {new}, baseline {old}"
     if item.allowed is None:
         return text
     if item.field in ("lo", "hi", "ref_rms"):

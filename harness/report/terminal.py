@@ -40,9 +40,7 @@ def console() -> Console:
     return made if made.is_terminal else Console(width=200)
 
 
-def print_judgement(
-    console: Console, judgement: Judgement, most: int = _MOST_LINES, *, advise: bool = True
-) -> None:
+def print_judgement(console: Console, judgement: Judgement, most: int = _MOST_LINES, *, advise: bool = True) -> None:
     """Worst rows first, then counts, notes and the verdict line; with `advise`, the next command too."""
     notable = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
     for verdict in notable[:most]:

@@ -55,7 +55,5 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "outcome": verdict.outcome.value,
         "waived": verdict.waived,
         "loss_db": verdict.loss_db if math.isfinite(verdict.loss_db) else None,
-        "findings": [
-            {"field": f.field, "old": f.old, "new": f.new, "allowed": f.allowed} for f in verdict.findings
-        ],
+        "findings": [{"field": f.field, "old": f.old, "new": f.new, "allowed": f.allowed} for f in verdict.findings],
     }
