@@ -148,6 +148,10 @@ def test_float64_whose_squares_leave_the_range_is_rescaled(scale: float) -> None
     assert sqnr_db(**pair) == result.sqnr_db
 
 
+def test_the_smallest_float64_values_have_a_ratio() -> None:
+    assert sqnr_db(reference=f64(10 * 5e-324), actual=f64(11 * 5e-324)) == pytest.approx(20)
+
+
 def test_a_difference_too_small_to_square_is_not_exact() -> None:
     result = measure(reference=f64(1, 0), actual=f64(1, 1e-200))
     assert (result.status, result.sqnr_db, result.max_abs_err) == (Status.MEASURED, 160, 1e-200)
@@ -196,6 +200,8 @@ def test_token_ids_and_masks_are_numbers(dtype: torch.dtype) -> None:
 def test_a_complex_value_counts_as_two() -> None:
     result = measure(reference=torch.tensor([10 + 10j]), actual=torch.tensor([11 + 9j]))
     assert result.sqnr_db == pytest.approx(20)
+    conjugate = measure(reference=torch.tensor([10 - 10j]).conj(), actual=torch.tensor([11 + 9j]))
+    assert conjugate.sqnr_db == pytest.approx(20)
     assert measure(reference=torch.tensor(3 + 4j), actual=torch.tensor(3 + 0j)).max_abs_err == 4
 
 
