@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.records import NEVER_GOOD, STATUSES, Finding, Outcome, OutputRow, Verdict
@@ -242,6 +242,7 @@ ANY_OUTPUT = st.builds(
 
 
 @given(ANY_OUTPUT, ANY_OUTPUT, st.sampled_from(["float", "prepared", "converted"]))
+@example(no_number("zero_signal", max_abs_err=1e300), no_number("zero_signal", max_abs_err=5e-324), "converted")
 def test_any_two_outputs_can_be_judged(old: OutputRow, new: OutputRow, point: str) -> None:
     verdict = judge(replace(old, point=point), replace(new, point=point))
     assert verdict.outcome in set(Outcome) - {NEW, MISSING}

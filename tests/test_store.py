@@ -1,0 +1,167 @@
+"""A run's folder: one each, read back as it was written, and clear errors for what is not one."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import store
+from harness.errors import ExitCode, TableError, UsageError
+from harness.store import COMPLETE, RUNNING, create_run, find_run, load_run
+from harness.suite import Plan
+from tests.rows import CASE, case, output_row, quantizer_row, run_of
+
+PLAN = Plan("gate", False, (CASE,), (CASE, case(model="vit")))
+
+
+class Noon(datetime.datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+        return datetime.datetime(2026, 1, 31, 12, tzinfo=tz)
+
+
+@pytest.fixture
+def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "datetime", Noon)
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    return tmp_path / "reports"
+
+
+# New runs
+
+
+@pytest.mark.usefixtures("at_noon")
+def test_a_run_is_named_by_its_start_and_suite(reports: Path) -> None:
+    run = create_run(reports, PLAN, 0, {})
+    assert run.folder == reports / "20260131-120000-gate"
+    assert (run.started, run.status) == ("2026-01-31T12:00:00+00:00", RUNNING)
+    assert run.parts.is_dir()
+    assert run.logs.is_dir()
+
+
+@pytest.mark.usefixtures("at_noon")
+def test_two_runs_in_the_same_second_get_two_folders(reports: Path) -> None:
+    first, second, third = (create_run(reports, PLAN, 0, {}) for _ in range(3))
+    assert len({run.folder for run in (first, second, third)}) == 3
+    assert [load_run(run.folder).name for run in (first, second, third)] == [first.name, second.name, third.name]
+    assert find_run(reports, None).name == third.name
+
+
+def test_a_run_that_has_only_begun_can_be_read(reports: Path) -> None:
+    run = create_run(reports, PLAN, 0, {"stack": {"torch": "2.9"}}, "/weights/mine.pt")
+    assert load_run(run.folder) == run
+
+
+@pytest.mark.parametrize("where", ["reports", "reports/deeper"])
+def test_a_file_in_place_of_the_reports_folder_is_one_clean_error(tmp_path: Path, where: str) -> None:
+    (tmp_path / "reports").write_text("in the way")
+    with pytest.raises(UsageError, match="cannot be written") as caught:
+        create_run(tmp_path / where, PLAN, 0, {})
+    assert str(caught.value).startswith(f"{tmp_path / where}: ")
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+# Round trip
+
+
+def test_a_stored_run_is_read_back_as_it_was(reports: Path) -> None:
+    run = run_of(reports / "a", output_row(), quantizer_row(), filtered=True, seconds=1.5)
+    run.weight_hashes = {"resnet/small/trained": "ab12"}
+    run.save()
+    assert load_run(run.folder) == run
+
+
+@pytest.mark.parametrize("status", ["interrupted", "running", COMPLETE])
+def test_how_a_run_ended_is_kept(reports: Path, status: str) -> None:
+    run_of(reports / "a", output_row(), status=status).save()
+    assert load_run(reports / "a").status == status
+
+
+def test_the_scope_of_a_stored_run_is_that_of_its_plan(reports: Path) -> None:
+    run = create_run(reports, PLAN, 0, {})
+    in_scope = load_run(run.folder).plan.scope()
+    assert [in_scope(case(model=model)) for model in ("resnet", "vit", "removed")] == [True, False, True]
+
+
+# Finding a run
+
+
+def stored(reports: Path, *names: str) -> None:
+    for name in names:
+        run_of(reports / name, output_row()).save()
+
+
+def test_the_latest_run_is_the_default_and_any_other_is_found_by_name_or_path(reports: Path) -> None:
+    stored(reports, "20260130-120000-gate", "20260131-120000-gate", "20260129-120000-nightly")
+    assert find_run(reports, None).name == "20260131-120000-gate"
+    assert find_run(reports, "20260129-120000-nightly").name == "20260129-120000-nightly"
+    assert find_run(Path("elsewhere"), str(reports / "20260130-120000-gate")).name == "20260130-120000-gate"
+
+
+def test_an_unknown_run_lists_the_latest_five(reports: Path) -> None:
+    stored(reports, *(f"2026010{day}-120000-gate" for day in range(1, 8)))
+    with pytest.raises(UsageError) as caught:
+        find_run(reports, "20250101")
+    listed = ", ".join(f"2026010{day}-120000-gate" for day in (7, 6, 5, 4, 3))
+    assert f"no run '20250101' in {reports} (latest: {listed})" == str(caught.value)
+
+
+@pytest.mark.parametrize("name", [None, "20250101"])
+def test_without_any_run_the_next_command_is_given(reports: Path, name: str | None) -> None:
+    with pytest.raises(UsageError, match="start with `sqnr run`"):
+        find_run(reports, name)
+
+
+def test_what_is_no_run_is_not_the_latest(reports: Path) -> None:
+    stored(reports, "20260131-120000-gate")
+    (reports / "99999999-notes").mkdir()
+    (reports / "zzz.txt").write_text("")
+    assert find_run(reports, None).name == "20260131-120000-gate"
+
+
+# Damage
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 1}', "<<<<<<< HEAD"])
+def test_a_damaged_run_json_is_an_error_naming_it(reports: Path, text: str) -> None:
+    stored(reports, "a")
+    (reports / "a" / "run.json").write_text(text)
+    with pytest.raises(TableError) as caught:
+        load_run(reports / "a")
+    assert str(caught.value).startswith(f"{reports / 'a' / 'run.json'}: cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("plan", [["resnet"]]), ("plan", [3]), ("plan", None), ("planned_by_any_suite", [["a"] * 6]), ("plan", "abc")],
+)
+def test_a_plan_that_is_none_is_an_error_naming_the_file(reports: Path, key: str, value: object) -> None:
+    stored(reports, "a")
+    file = reports / "a" / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(TableError, match=r"run\.json: cannot be read"):
+        load_run(reports / "a")
+
+
+def test_a_run_of_a_newer_schema_is_not_guessed_at(reports: Path) -> None:
+    stored(reports, "a")
+    file = reports / "a" / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 2}))
+    with pytest.raises(TableError, match="schema 2, this version reads 1; measure again"):
+        load_run(reports / "a")
+
+
+@pytest.mark.parametrize("name", ["outputs.csv", "quantizers.csv"])
+def test_a_missing_table_is_an_error_naming_it(reports: Path, name: str) -> None:
+    stored(reports, "a")
+    (reports / "a" / name).unlink()
+    with pytest.raises(TableError, match=f"{name}: cannot be read"):
+        load_run(reports / "a")

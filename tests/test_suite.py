@@ -1,0 +1,193 @@
+"""Which cases are planned, and which baseline rows a plan answers for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.adapter import Size
+from harness.errors import ExitCode, NothingMeasuredError, UsageError
+from harness.flows import names as flow_names
+from harness.settings import Settings
+from harness.suite import UNKNOWN_WEIGHTS, Plan, Selection, Sizes, make_plan, resolve_weights
+from tests.rows import SIZES, case, settings_from
+
+NIGHTLY_FLOWS = {"x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"}
+
+
+def plan(sizes: Sizes = SIZES, settings: Settings | None = None, **wanted: object) -> Plan:
+    return make_plan(Selection(**wanted), settings or Settings(), sizes)  # type: ignore[arg-type]
+
+
+# Suites
+
+
+def test_the_gate_is_every_model_small_through_every_flow_with_its_first_weights() -> None:
+    made = plan()
+    assert (made.suite, made.filtered) == ("gate", False)
+    assert {(item.model, item.flow) for item in made.cases} == {(m, f) for m in SIZES for f in flow_names()}
+    assert {(item.size, item.weights) for item in made.cases} == {("small", "trained")}
+
+
+def test_nightly_is_every_model_full_through_three_flows() -> None:
+    made = plan(suite="nightly")
+    assert len(made.cases) == 2 * 3
+    assert {item.flow for item in made.cases} == NIGHTLY_FLOWS
+    assert {(item.size, item.weights) for item in made.cases} == {("full", "seeded")}
+
+
+def test_cases_are_planned_once_and_in_order() -> None:
+    cases = plan().cases
+    assert list(cases) == sorted(set(cases))
+
+
+def test_a_model_without_the_size_is_not_planned() -> None:
+    sizes = {**SIZES, "tiny": {"small": Size(("trained",), ("y",))}}
+    assert "tiny" in {item.model for item in plan(sizes).cases}
+    assert "tiny" not in {item.model for item in plan(sizes, suite="nightly").cases}
+
+
+def test_a_suite_of_the_workspace_says_which_models_flows_and_weights() -> None:
+    mine = {"size": "full", "weights": "pretrained", "models": ["res*"], "flows": ["*-static*-per-channel"]}
+    made = plan(settings=settings_from(suites={"mine": mine}), suite="mine")
+    assert [(item.model, item.flow) for item in made.cases] == [
+        ("resnet", "arm-static-s8s8f32-per-channel"),
+        ("resnet", "arm-static-u8s8f32-per-channel"),
+    ]
+    assert {item.weights for item in made.cases} == {"pretrained"}
+
+
+def test_an_adapter_that_cannot_be_imported_is_planned_so_that_its_rows_can_say_why() -> None:
+    made = plan({**SIZES, "broken": None})
+    broken = [item for item in made.cases if item.model == "broken"]
+    assert len(broken) == len(flow_names())
+    assert {(item.size, item.weights) for item in broken} == {("small", UNKNOWN_WEIGHTS)}
+
+
+# Filters
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"models": ("vit",)},
+        {"flows": ("x86-static",)},
+        {"variants": ("released",)},
+        {"size": "full"},
+        {"weights": "seeded"},
+    ],
+)
+def test_any_filter_makes_a_plan_a_selection(wanted: dict[str, object]) -> None:
+    made = plan(**wanted)
+    assert made.filtered
+    assert made.cases
+
+
+def test_filters_narrow_a_suite_together() -> None:
+    made = plan(models=("vit", "resnet"), flows=("x86-static",))
+    assert made.cases == (case(model="resnet"), case(model="vit"))
+
+
+def test_a_size_alone_plans_every_flow_and_not_the_suite_of_that_size() -> None:
+    made = plan(size="full", models=("vit",))
+    assert made.suite == "ad-hoc"
+    assert len(made.cases) == len(flow_names())
+
+
+def test_weights_alone_plan_the_small_size_with_those_weights() -> None:
+    assert {(item.size, item.weights) for item in plan(weights="seeded", models=("resnet",)).cases} == {
+        ("small", "seeded")
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [
+        ({"models": ("resnt",)}, "no model named 'resnt'; did you mean resnet? (known: resnet, vit)"),
+        ({"flows": ("x86-statik",)}, "no flow named 'x86-statik'; did you mean x86-static"),
+        ({"suite": "nigtly"}, "no suite named 'nigtly'; did you mean nightly? (known: gate, nightly)"),
+        ({"size": "smal"}, "no size named 'smal'; did you mean small"),
+        ({"variants": ("relesed",)}, "no variant named 'relesed'; did you mean released"),
+    ],
+)
+def test_an_unknown_name_lists_the_near_match_and_then_all(wanted: dict[str, object], near: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(**wanted)
+    assert str(caught.value).startswith(near)
+
+
+def test_a_name_near_to_nothing_lists_all() -> None:
+    with pytest.raises(UsageError, match=r"^no model named 'qqq' \(known: resnet, vit\)$"):
+        plan(models=("qqq",))
+
+
+def test_a_selection_that_fits_no_case_says_what_was_asked_and_exits_5() -> None:
+    with pytest.raises(NothingMeasuredError, match="suite nightly fits -m vit -f x86-dynamic") as caught:
+        plan(suite="nightly", models=("vit",), flows=("x86-dynamic",))
+    assert caught.value.exit_code == ExitCode.NOTHING_MEASURED == 5
+
+
+def test_a_workspace_without_models_has_nothing_to_measure() -> None:
+    with pytest.raises(NothingMeasuredError, match="it has no models"):
+        plan({})
+
+
+# Weights from a file
+
+
+def test_weights_that_are_a_path_are_labelled_with_the_files_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.safetensors"
+    file.write_bytes(b"")
+    selection, path = resolve_weights(Selection(weights=str(file), models=("resnet",)), SIZES)
+    assert (selection.weights, path) == ("file:mine.safetensors", str(file))
+    assert {item.weights for item in plan(weights=selection.weights, models=("resnet",)).cases} == {
+        "file:mine.safetensors"
+    }
+
+
+def test_weights_that_are_a_kind_stay_a_kind_even_beside_a_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("seeded").touch()
+    asked = Selection(weights="seeded")
+    assert resolve_weights(asked, SIZES) == (asked, None)
+    assert resolve_weights(Selection(), SIZES) == (Selection(), None)
+
+
+def test_weights_that_are_neither_list_the_kinds(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nor a kind of weights \(pretrained, seeded, trained\)"):
+        resolve_weights(Selection(weights=str(tmp_path / "none.pth")), SIZES)
+
+
+# Scope: what an absent row means
+
+REMOVED = case(model="removed")
+
+
+def test_a_whole_suite_answers_for_its_cases_and_for_a_removed_models_rows_of_its_size() -> None:
+    in_scope = plan().scope()
+    assert in_scope(case())
+    assert in_scope(REMOVED)
+    assert in_scope(case(flow="removed-flow"))
+    assert not in_scope(case(model="removed", size="full", weights="seeded"))
+
+
+def test_a_filtered_run_answers_for_its_own_cases_only() -> None:
+    in_scope = plan(models=("resnet",)).scope()
+    assert in_scope(case())
+    assert not in_scope(case(model="vit"))
+    assert not in_scope(REMOVED)
+
+
+def test_one_suite_does_not_answer_for_what_another_plans() -> None:
+    mine = {"size": "small", "models": ["vit"]}
+    in_scope = plan(settings=settings_from(suites={"mine": mine}), suite="mine").scope()
+    assert in_scope(case(model="vit"))
+    assert not in_scope(case(model="resnet"))  # the gate's
+    assert in_scope(REMOVED)
+
+
+def test_the_rows_of_an_adapter_that_broke_are_missed() -> None:
+    assert plan({**SIZES, "resnet": None}).scope()(case(model="resnet"))
