@@ -17,6 +17,7 @@ from harness.records import (
     RELEASED,
     Case,
     Finding,
+    Mode,
     Outcome,
     OutputRow,
     Point,
@@ -35,7 +36,7 @@ _WORST_FIRST = (
     Outcome.NEW,
     Outcome.OK,
 )
-_STRUCTURE = ("status", "role", "dtype", "granularity", "axis", "quant_min", "quant_max", "share_group")
+_STRUCTURE = ("status", "role", "mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "share_group")
 _QUANTIZED_POINTS = (Point.CONVERTED, Point.LOWERED)
 
 
@@ -208,7 +209,8 @@ def _judge_quantizer(
 
 def _moved_bounds(old: QuantizerRow, new: QuantizerRow, tolerance: Tolerance) -> Iterator[Finding]:
     size = max(abs(old.lo or 0.0), abs(old.hi or 0.0))
-    allowed = max(tolerance.bound_rel, tolerance.noise_multiple * (old.noise_rel or 0.0))
+    least = tolerance.dynamic_bound_rel if old.mode == Mode.DYNAMIC else tolerance.bound_rel
+    allowed = max(least, tolerance.noise_multiple * (old.noise_rel or 0.0))
     for name in ("lo", "hi"):
         before, after = getattr(old, name), getattr(new, name)
         if before is None and after is None:

@@ -74,6 +74,13 @@ class Role(StrEnum):
     BIAS = "bias"
 
 
+class Mode(StrEnum):
+    """When qparams are chosen: by calibration, or from each batch as it comes."""
+
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+
+
 class Granularity(StrEnum):
     """How many elements share one pair of qparams."""
 
@@ -178,6 +185,7 @@ class QuantizerRow(_Row):
     quantizer: str
     status: str
     role: str
+    mode: str = ""
     dtype: str = ""
     granularity: str = ""
     axis: int | None = None

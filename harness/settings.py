@@ -39,6 +39,8 @@ class Tolerance(_Settings):
     """Allowed relative change of the fp32 reference itself."""
     bound_rel: Amount = 1e-3
     """Allowed change of a range bound, relative to the larger of the two bounds."""
+    dynamic_bound_rel: Amount = 1e-2
+    """The same for bounds chosen from each batch: its extreme value moves by a step of the quantizers before it."""
     clip_fraction: Amount = 1e-3
     """Allowed rise of the clipped share."""
     task_metric: Amount = 0.01

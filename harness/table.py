@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from harness.errors import TableError
-from harness.records import STATUSES, Granularity, OutputRow, Point, QuantizerRow, QuantizerStatus, Role
+from harness.records import STATUSES, Granularity, Mode, OutputRow, Point, QuantizerRow, QuantizerStatus, Role
 
 T = TypeVar("T", OutputRow, QuantizerRow)
 
@@ -22,6 +22,7 @@ _VOCABULARY = {
     (QuantizerRow, "status"): frozenset(QuantizerStatus),
     (QuantizerRow, "role"): frozenset(Role),
     (QuantizerRow, "granularity"): frozenset({*Granularity, ""}),
+    (QuantizerRow, "mode"): frozenset({*Mode, ""}),
 }
 
 

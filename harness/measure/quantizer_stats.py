@@ -6,7 +6,7 @@ import torch
 
 from harness.measure.metrics import ChannelSums, db
 from harness.measure.qdq import QParams, expand_groups
-from harness.records import Case, Granularity, QuantizerRow, QuantizerStatus, Role
+from harness.records import Case, Granularity, Mode, QuantizerRow, QuantizerStatus, Role
 
 _MOST_CODES = 1 << 16
 """Above 16 bit nobody asks which share of the codes is used."""
@@ -21,14 +21,15 @@ that dynamic quantization puts at -0.995), and with absmax / 127.5 every symmetr
 class QuantizerStats:
     """Statistics of one quantizer over all batches; memory does not grow with their number.
 
-    A `static` quantizer reads a parameter, so one update says everything (`done`).
+    A quantizer of a `constant` reads a parameter, so one update says everything (`done`).
     """
 
-    def __init__(self, name: str, role: Role, *, static: bool) -> None:
+    def __init__(self, name: str, role: Role, *, constant: bool, mode: Mode) -> None:
         self.name = name
         self.role = role
         self.done = False
-        self._static = static
+        self._constant = constant
+        self._mode = mode
         self._widest: tuple[float, float, int, float, float] | None = None
         self._qparams: QParams | None = None
         self._finite = True
@@ -42,7 +43,7 @@ class QuantizerStats:
         self, x: torch.Tensor | None, codes: torch.Tensor, restored: torch.Tensor | None, qparams: QParams
     ) -> None:
         """Add one batch: input `x` (float, any shape), its `codes` and its `restored` qdq(x) of the same shape."""
-        self.done = self._static
+        self.done = self._constant
         self._qparams = qparams
         self._add_bounds(qparams)
         self._add_codes(codes, qparams)
@@ -98,6 +99,7 @@ class QuantizerStats:
             *(case.model, case.size, case.weights, case.flow, case.variant, self.name),
             status=QuantizerStatus.QUANTIZED if finite else QuantizerStatus.NONFINITE,
             role=self.role,
+            mode=self._mode,
             dtype=qparams.dtype if qparams else "",
             granularity=qparams.granularity if qparams else "",
             axis=qparams.axis if qparams else None,

@@ -13,10 +13,10 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from harness.measure.prepared import PreparedFacts
-from harness.measure.qdq import bind, is_dequantize, is_quantize, op_name, read_qparams
+from harness.measure.qdq import bind, is_dequantize, is_qparams, is_quantize, op_name, read_qparams
 from harness.measure.quantizer_stats import QuantizerStats
 from harness.measure.sites import Sites, constant, operands, trace_source
-from harness.records import Case, QuantizerRow, QuantizerStatus, Role
+from harness.records import Case, Mode, QuantizerRow, QuantizerStatus, Role
 
 _WEIGHT_OPERANDS = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "linear"), ("weight",)),
@@ -45,7 +45,8 @@ class RangeReader(Interpreter):
                 name, operand = self._sites.quantizer(node)
                 parameter = folded or trace_source(node.args[0]).op == "get_attr"
                 role = Role.BIAS if operand == "bias" else Role.WEIGHT if parameter else Role.ACTIVATION
-                self._stats[node] = QuantizerStats(name, role, static=parameter)
+                mode = Mode.DYNAMIC if _has_dynamic_qparams(node) else Mode.STATIC
+                self._stats[node] = QuantizerStats(name, role, constant=parameter, mode=mode)
             if folded:
                 self._measure_folded(node)
 
@@ -105,6 +106,10 @@ class RangeReader(Interpreter):
 
 def _is_quantized_at_run_time(dequantize: Node) -> bool:
     return isinstance(dequantize.args[0], Node) and is_quantize(trace_source(dequantize.args[0]))
+
+
+def _has_dynamic_qparams(node: Node) -> bool:
+    return any(is_qparams(source) for source in node.all_input_nodes)
 
 
 def _unquantized_row(case: Case, name: str, role: Role) -> QuantizerRow:

@@ -21,13 +21,13 @@ def outputs_frame(rows: Iterable[OutputRow], point: Point) -> pd.DataFrame:
 
 
 def sqnr_matrix(rows: Iterable[OutputRow], point: Point = Point.CONVERTED) -> pd.DataFrame:
-    """SQNR in dB as text: a line for each model and output, a column for each flow (and variant); status if none."""
+    """SQNR in dB as text: a line for each flow (and variant), a column for each model and output; status if none."""
     frame = outputs_frame(rows, point)
     if frame.empty:
         return frame
     plain = frame["variant"] == "released"
-    frame["column"] = frame["flow"].where(plain, frame["flow"] + " " + frame["variant"])
-    frame["line"] = frame["model"] + "/" + frame["size"] + " " + frame["output"]
+    frame["line"] = frame["flow"].where(plain, frame["flow"] + " " + frame["variant"])
+    frame["column"] = frame["model"] + "/" + frame["size"] + " " + frame["output"]
     text = frame["sqnr_db"].map(lambda value: f"{value:.1f}", na_action="ignore").astype(object)
     frame["value"] = text.where(frame["sqnr_db"].notna(), frame["status"])
     return frame.pivot(index="line", columns="column", values="value").fillna("").rename_axis(None)

@@ -65,14 +65,14 @@ def _print_verdict_line(console: Console, judgement: Judgement) -> None:
 
 
 def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
-    """SQNR of the converted graphs: a line for each model and output, a column for each flow."""
+    """SQNR of the converted graphs: a line for each flow, a column for each model and output."""
     from harness.report.frames import sqnr_matrix
 
     matrix = sqnr_matrix(rows)
     table = Table(title="SQNR, dB, converted graph against fp32 eager", title_justify="left")
-    table.add_column("model output")
-    for flow in matrix.columns:
-        table.add_column(escape(str(flow)), justify="right", overflow="fold")
+    table.add_column("flow", no_wrap=True)
+    for column in matrix.columns:
+        table.add_column(escape(str(column)), justify="right", overflow="fold")
     for line, values in matrix.iterrows():
         table.add_row(escape(str(line)), *(escape(str(value)) for value in values))
     console.print(table)
