@@ -60,6 +60,7 @@ def quantizer_row(**changes: Any) -> QuantizerRow:
         "quantizer": "conv1:conv2d:0:input",
         "status": "quantized",
         "role": "activation",
+        "mode": "static",
         "dtype": "uint8",
         "granularity": "per_tensor",
         "quant_min": 0,

@@ -49,6 +49,11 @@ def test_three_times_the_noise_of_the_bounds_raises_the_allowance(now: float, ou
     assert judged({"hi": 1000.0, "noise_rel": 0.001}, {"hi": now}).outcome is outcome
 
 
+@pytest.mark.parametrize(("now", "outcome"), [(1010.0, OK), (990.0, OK), (1010.1, CHANGED), (989.9, CHANGED)])
+def test_a_bound_chosen_from_each_batch_may_move_one_part_in_a_hundred(now: float, outcome: Outcome) -> None:
+    assert judged({"mode": "dynamic", "hi": 1000.0}, {"mode": "dynamic", "hi": now}).outcome is outcome
+
+
 def test_a_scale_a_tenth_larger_is_a_change_of_bounds() -> None:
     verdict = judge(WIDE, replace(WIDE, scale=1.1, hi=1.1 * 255))
     assert verdict.outcome is CHANGED
@@ -118,6 +123,7 @@ def test_the_worst_channel_counts_even_when_the_mean_is_better() -> None:
         ("quant_min", 1),
         ("quant_max", 127),
         ("role", "weight"),
+        ("mode", "dynamic"),
         ("status", "unquantized"),
         ("status", "nonfinite"),
         ("share_group", "other"),

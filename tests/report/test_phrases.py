@@ -1,0 +1,108 @@
+"""Numbers as people read them, and verdicts as one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.records import Finding, Outcome, Verdict
+from harness.report import phrases
+from tests.judging import judge
+from tests.rows import case, no_number, output_row, quantizer_row
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("sqnr_db", 24.096, "24.10 dB"),
+        ("sqnr_db", -4.3, "-4.30 dB"),
+        ("noise_db", 0.0, "0.00 dB"),
+        ("task_metric", 0.97222, "97.22 %"),
+        ("clip_fraction", 0.001, "0.10 %"),
+        ("hi", 0.5833333333, "0.583333"),
+        ("hi", 1e-9, "1e-09"),
+        ("numel", 1797, "1797"),
+        ("axis", 0, "0"),
+        ("status", "failed:export", "failed:export"),
+        ("dtype", "", "none"),
+        ("sqnr_db", None, "none"),
+    ],
+)
+def test_numbers_are_rounded_with_their_unit(field: str, value: Any, text: str) -> None:
+    assert phrases.number(field, value) == text
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (Finding("sqnr_db", 31.7, 24.1, 0.5), "SQNR 24.10 dB, baseline 31.70 dB, allowed drop 0.50 dB"),
+        (Finding("sqnr_min_db", 20, None, 1.5), "worst SQNR none, baseline 20.00 dB, allowed drop 1.50 dB"),
+        (Finding("task_metric", 0.9, 0.8, 0.01), "top-1 80.00 %, baseline 90.00 %, allowed drop 1.00 %"),
+        (Finding("hi", 1.0, 0.5833333, 1e-3), "upper bound 0.583333, baseline 1, allowed change 0.001 of its size"),
+        (Finding("clip_fraction", 0.0, 0.5, 1e-3), "clipped share 50.00 %, baseline 0.00 %, allowed rise 0.10 %"),
+        (Finding("max_abs_err", 1.0, 2.0, 0.5), "largest error 2, baseline 1, allowed rise 0.50 dB"),
+        (Finding("axis", 0, 1), "axis 1, baseline 0"),
+    ],
+)
+def test_a_finding_says_what_is_what_was_and_what_is_allowed(finding: Finding, text: str) -> None:
+    assert phrases.finding(finding) == text
+
+
+def test_a_verdict_says_where_and_what() -> None:
+    assert phrases.verdict(judge(output_row(sqnr_db=31.7), output_row(sqnr_db=24.1))) == (
+        "resnet/small/trained x86-static converted logits: SQNR 24.10 dB, baseline 31.70 dB, allowed drop 0.50 dB"
+    )
+
+
+def test_a_waived_verdict_says_so() -> None:
+    verdict = Verdict(case(), "output", "converted logits", Outcome.MISSING, waived="issue 7")
+    assert phrases.verdict(verdict).endswith(": in the baseline, not measured (waived: issue 7)")
+
+
+def test_a_row_on_one_side_only_says_on_which() -> None:
+    assert phrases.verdict(judge(None, output_row())).endswith("converted logits: new, not in the baseline")
+    assert phrases.verdict(judge(output_row(), None)).endswith("in the baseline, not measured")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (quantizer_row(axis=0), quantizer_row(axis=None)),
+        (quantizer_row(axis=None), quantizer_row(axis=0)),
+        (quantizer_row(), quantizer_row(lo=None)),
+        (output_row(point="float", sqnr_db=160.0), output_row(point="float", sqnr_db=160.0, ref_rms=None)),
+        (output_row(numel=None), output_row()),
+    ],
+)
+def test_a_row_that_lost_or_gained_one_field_is_not_called_a_quantizer_gone_or_added(old: Any, new: Any) -> None:
+    verdict = judge(old, new)
+    assert verdict.outcome is Outcome.CHANGED
+    assert "quantizer gone" not in phrases.verdict(verdict)
+    assert "quantizer added" not in phrases.verdict(verdict)
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (None, "-"),
+        (output_row(sqnr_db=30.004), "30.00 dB"),
+        (no_number("failed:export"), "failed:export"),
+        (quantizer_row(lo=-1.0, hi=0.123456789), "[-1, 0.123457]"),
+        (quantizer_row(status="unquantized", lo=None, hi=None), "unquantized"),
+    ],
+)
+def test_a_rows_leading_value(row: Any, text: str) -> None:
+    assert phrases.row_value(row) == text
+
+
+def test_the_next_command_names_each_model_once_and_the_flow_if_there_is_one() -> None:
+    rows = [judge(None, output_row(model=model)) for model in ("vit", "resnet", "vit")]
+    assert phrases.accept_command(rows) == 'sqnr accept -m resnet -m vit -f x86-static --because "..."'
+    other = judge(None, output_row(flow="x86-dynamic"))
+    assert phrases.accept_command([*rows, other]) == 'sqnr accept -m resnet -m vit --because "..."'
+
+
+def test_every_outcome_has_a_sign_of_its_own() -> None:
+    assert set(phrases.SYMBOLS) == set(Outcome)
+    assert len(set(phrases.SYMBOLS.values())) == len(Outcome)
