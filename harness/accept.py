@@ -120,7 +120,9 @@ def propose(run: Run, request: Request, present: Baseline, noise: NoiseFloor | N
                 quantizer, noise_rel=noise.quantizers.get(quantizer.key) if noise else kept
             )
     changes = [*_changes(present.outputs, outputs), *_changes(present.quantizers, quantizers)]
-    cases = tuple(case for case in run.plan.cases if any(row.case == case for row in run.outputs if request.wants(row)))
+    rows: list[Row] = [*run.outputs, *run.quantizers]
+    touched = {row.case for row in rows if request.wants(row)}
+    cases = tuple(case for case in run.plan.cases if case in touched)
     return Proposal(Baseline(outputs, quantizers, list(present.accepted)), tuple(changes), cases)
 
 

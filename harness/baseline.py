@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from harness import table
 from harness.errors import NoBaselineError, TableError, UsageError
-from harness.files import write_atomically
+from harness.files import replace_all
 from harness.records import Case, OutputRow, QuantizerRow
 
 SCHEMA = 1
@@ -88,16 +88,15 @@ def _read_sidecar(path: Path) -> list[dict[str, Any]]:
 
 
 def write(folder: Path, baseline: Baseline) -> None:
-    """Replace the files of a platform's folder, each atomically; tables left without rows are removed.
+    """Replace the files of a platform's folder; tables left without rows are removed.
 
-    Raises `UsageError` if a file cannot be written.
+    Raises `UsageError` if a file cannot be written; then all are as they were.
     """
     outputs, quantizers = _by_model(baseline.outputs.values()), _by_model(baseline.quantizers.values())
     texts = {folder / f"{model}.outputs.csv": table.render(rows, OutputRow) for model, rows in outputs.items()}
     texts |= {folder / f"{m}.quantizers.csv": table.render(rows, QuantizerRow) for m, rows in quantizers.items()}
     sidecar = json.dumps({"schema": SCHEMA, "accepted": baseline.accepted}, indent=1) + "\n"
-    for path, text in {**texts, folder / SIDECAR: sidecar}.items():
-        write_atomically(path, text)
+    replace_all({**texts, folder / SIDECAR: sidecar})
     for path in folder.glob("*.csv"):
         if path not in texts:
             path.unlink()

@@ -23,6 +23,7 @@ from harness.records import (
     Point,
     QuantizerRow,
     Row,
+    Status,
     Verdict,
 )
 from harness.settings import Settings, Tolerance
@@ -73,18 +74,21 @@ def _join(
         row = new or old
         if row is not None and (new is not None or in_scope(row.case)):
             yield _judge_output(old, new, tolerance_for(row)), row
-    converted = {
-        row.case
-        for row in measured.outputs.values()
-        if row.point == Point.CONVERTED and not row.status.startswith(FAILED)
-    }
-    accepted = {row.case for row in baseline.quantizers.values()}
+    converted = _with_converted(measured)
+    accepted = _with_converted(baseline)
     for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
         before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
         quantizer = after or before
         if quantizer is not None and (after is not None or in_scope(quantizer.case)):
             both_known = quantizer.case in converted and quantizer.case in accepted
             yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
+
+
+def _with_converted(rows: Rows) -> set[Case]:
+    """Cases that got as far as a converted graph, whose set of quantizers is therefore known."""
+    return {
+        row.case for row in rows.outputs.values() if row.point == Point.CONVERTED and not row.status.startswith(FAILED)
+    }
 
 
 def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Tolerance) -> Verdict:
@@ -96,26 +100,32 @@ def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Toler
     if new.status.startswith(FAILED):
         known = old is not None and old.status == new.status
         finding = Finding("status", old.status if old else None, new.status)
-        return verdict if known else replace(verdict, outcome=Outcome.FAILED, findings=(finding,))
+        failure = replace(verdict, outcome=Outcome.FAILED, findings=(finding,), error=new.error)
+        return verdict if known else failure
     if new.status in NEVER_GOOD:
         finding = Finding("status", old.status if old else None, new.status)
-        return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), loss_db=math.inf)
-    broken = list(_broken_limits(new, tolerance))
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), error=new.error, loss_db=math.inf)
+    broken = list(_broken_limits(old, new, tolerance))
     if broken:
         return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(broken), loss_db=_loss(broken))
     if old is None:
         return replace(verdict, outcome=Outcome.NEW)
+    if old.status.startswith(FAILED):
+        return replace(verdict, outcome=Outcome.IMPROVED, findings=(Finding("status", old.status, new.status),))
     return _judge_pair(old, new, tolerance, verdict)
 
 
-def _broken_limits(new: OutputRow, tolerance: Tolerance) -> Iterator[Finding]:
+def _broken_limits(old: OutputRow | None, new: OutputRow, tolerance: Tolerance) -> Iterator[Finding]:
     """Limits that hold without a baseline: a control that is not float, a repaired output that is noise."""
-    if new.sqnr_db is None:
+    if new.point in (Point.FLOAT, Point.PREPARED):
+        limit = tolerance.control_db
+    elif new.variant != RELEASED and new.point in _QUANTIZED_POINTS:
+        limit = tolerance.floor_db
+    else:
         return
-    if new.point in (Point.FLOAT, Point.PREPARED) and not new.sqnr_db >= tolerance.control_db:
-        yield Finding("sqnr_db", tolerance.control_db, new.sqnr_db, 0.0)
-    if new.variant != RELEASED and new.point in _QUANTIZED_POINTS and not new.sqnr_db >= tolerance.floor_db:
-        yield Finding("sqnr_db", tolerance.floor_db, new.sqnr_db, 0.0)
+    level = -math.inf if new.status == Status.ZERO_SIGNAL else new.sqnr_db
+    if level is not None and not level >= limit:
+        yield Finding("sqnr_db", old.sqnr_db if old else None, new.sqnr_db, limit=limit)
 
 
 def _judge_pair(old: OutputRow, new: OutputRow, tolerance: Tolerance, verdict: Verdict) -> Verdict:
@@ -128,11 +138,10 @@ def _judge_pair(old: OutputRow, new: OutputRow, tolerance: Tolerance, verdict: V
         *_drop("sqnr_min_db", old.sqnr_min_db, new.sqnr_min_db, tolerance.sqnr_min_drop_db, tolerance.ignore_above_db),
         *_drop("task_metric", old.task_metric, new.task_metric, tolerance.task_metric, math.inf),
     ]
-    if old.sqnr_db is None and old.max_abs_err is not None and new.max_abs_err is not None:
-        # Without a signal there is no SQNR; the largest error is held to the same number of decibels.
-        loss = -math.inf if new.max_abs_err == 0 else 20 * math.log10(new.max_abs_err / old.max_abs_err)
-        if not loss <= tolerance.sqnr_drop_db:
-            drops.append(Finding("max_abs_err", old.max_abs_err, new.max_abs_err, tolerance.sqnr_drop_db))
+    # Without a signal there is no SQNR; the largest error is held to the same number of decibels.
+    without_signal = old.sqnr_db is None and old.max_abs_err is not None
+    if without_signal and not _rise_db(old.max_abs_err, new.max_abs_err) <= tolerance.sqnr_drop_db:
+        drops.append(Finding("max_abs_err", old.max_abs_err, new.max_abs_err, tolerance.sqnr_drop_db))
     if drops:
         return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(drops), loss_db=_loss(drops))
     quiet = _both_above(old.sqnr_db, new.sqnr_db, tolerance.ignore_above_db)
@@ -140,6 +149,13 @@ def _judge_pair(old: OutputRow, new: OutputRow, tolerance: Tolerance, verdict: V
         better = Finding("sqnr_db", old.sqnr_db, new.sqnr_db, allowed)
         return replace(verdict, outcome=Outcome.IMPROVED, findings=(better,), loss_db=old.sqnr_db - new.sqnr_db)
     return verdict
+
+
+def _rise_db(old: float | None, new: float | None) -> float:
+    """By how many dB an error grew; infinite from nothing, or when it is no longer known."""
+    if new is None or (not old and new > 0):
+        return math.inf
+    return 20 * (math.log10(new) - math.log10(old)) if old and new else -math.inf
 
 
 def _changed_control(old: OutputRow, new: OutputRow, tolerance: Tolerance) -> Iterator[Finding]:
@@ -166,12 +182,12 @@ def _drop(name: str, old: float | None, new: float | None, allowed: float, ignor
 
 
 def _loss(findings: list[Finding]) -> float:
-    """The largest drop in dB among findings; infinite where a number is gone."""
-    losses = [
-        float(f.old) - float(f.new) if f.new is not None else math.inf
-        for f in findings
-        if f.field.endswith("_db") and f.old is not None
-    ]
+    """The largest drop in dB among findings, from the baseline or else the limit; infinite where a number is gone."""
+    losses = []
+    for item in findings:
+        start = item.limit if item.old is None else item.old
+        if item.field.endswith("_db") and start is not None:
+            losses.append(math.inf if item.new is None else float(start) - float(item.new))
     return max(losses, default=0.0)
 
 

@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
+from errno import EISDIR
+from os import strerror
 from pathlib import Path
 
 from harness.errors import UsageError
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` with UTF-8 `text`; see `replace_atomically`."""
-    replace_atomically(path, text.encode("utf-8"))
+    """Replace `path` with `text`; raises `UsageError` naming the path if that cannot be done."""
+    replace_all({path: text})
 
 
-def replace_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` with `content`; raises `UsageError` naming the path if that cannot be done."""
-    temporary = None
+def replace_all(contents: Mapping[Path, str | bytes]) -> None:
+    """Replace several files, in order, once all their new contents are safely on disk.
+
+    Raises `UsageError` naming the path that cannot be written; then every file is as it was. Text is UTF-8; what
+    UTF-8 cannot say (a lone surrogate in somebody's error message) is written as an escape.
+    """
+    written: list[tuple[Path, Path]] = []
+    path = Path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(EISDIR, strerror(EISDIR))
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            written.append((Path(temporary), path))
+            with os.fdopen(handle, "wb") as file:
+                file.write(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+                file.flush()
+                os.fsync(file.fileno())
+        for temporary_path, path in written:
+            temporary_path.chmod(0o644)
+            temporary_path.replace(path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        for temporary_path, _ in written:
+            temporary_path.unlink(missing_ok=True)

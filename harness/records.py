@@ -226,23 +226,27 @@ QUANTIZER_KEY = ("model", "size", "weights", "flow", "variant", "quantizer")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One judged field of a row: `old` is the baseline's value, `new` the measured one, `allowed` the tolerance."""
+    """One judged field of a row: `old` is the baseline's value, `new` the measured one, `allowed` the tolerance.
+
+    `limit` is set where the value broke a limit that holds without a baseline.
+    """
 
     field: str
     old: float | int | str | None
     new: float | int | str | None
     allowed: float | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement on one row. `message` is one line for people; `loss_db` sorts the worst first."""
+    """The judgement on one row. `error` is a failed row's own; `loss_db` sorts the worst first."""
 
     case: Case
     kind: str
     name: str
     outcome: Outcome
     findings: tuple[Finding, ...] = ()
-    message: str = ""
+    error: str = ""
     loss_db: float = 0.0
     waived: str = ""

@@ -6,14 +6,15 @@ import datetime
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from harness.errors import ConfigError, unknown_name
 from harness.records import OutputRow, Row
 
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class _Settings(BaseModel):
@@ -67,7 +68,7 @@ class _Match(_Settings):
     point: str = "*"
     output: str = "*"
     quantizer: str = "*"
-    reason: Annotated[str, Field(min_length=1)]
+    reason: Reason
     link: str = ""
     until: datetime.date | None = None
 
@@ -148,8 +149,10 @@ BUILTIN_SUITES = {
 }
 
 
-def parse_settings(table: Mapping[str, Any], file: Path) -> Settings:
+def parse_settings(table: object, file: Path) -> Settings:
     """Validate a `[tool.sqnr]` table; raises `ConfigError` naming the file, the key and the value."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{file}: tool.sqnr: must be a table (got {table!r})")
     try:
         settings = Settings.model_validate(dict(table))
     except ValidationError as error:

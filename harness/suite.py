@@ -54,11 +54,11 @@ class Plan:
         """Which baseline rows this plan's run answers for: its own cases, and orphans.
 
         An orphan is a case that no suite plans any more, such as one of a model that was removed. Whole suites
-        answer for the orphans of the sizes they plan; filtered runs answer for their own cases only.
+        answer for the orphans of the size and weights they plan; filtered runs for their own cases only.
         """
         own, every = frozenset(self.cases), frozenset(self.planned_by_any_suite)
-        sizes = frozenset() if self.filtered else frozenset(case.size for case in self.cases)
-        return lambda case: case in own or (case.size in sizes and case not in every)
+        kinds = frozenset() if self.filtered else frozenset((case.size, case.weights) for case in self.cases)
+        return lambda case: case in own or ((case.size, case.weights) in kinds and case not in every)
 
 
 Sizes = Mapping[str, Mapping[str, Size] | None]
@@ -85,6 +85,13 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
     """Plan a selection. Raises `UsageError` for unknown names and `NothingMeasuredError` for an empty plan."""
     _check_names("model", selection.models, sizes)
     _check_names("flow", selection.flows, flow_table.names())
+    _check_names(
+        "size", (selection.size,) if selection.size else (), {size for one in sizes.values() for size in one or ()}
+    )
+    fixes = fix_table.installed()
+    _check_names(
+        "variant", selection.variants, {v for flow in flow_table.names() for v in fix_table.variants(flow, fixes)}
+    )
     if selection.suite:
         settings.suite(selection.suite)
     cases = [case for case in _suite_cases(_suite(selection, settings), sizes) if _wanted(case, selection)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import math
+import re
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +17,9 @@ from harness.records import STATUSES, Granularity, Mode, OutputRow, Point, Quant
 T = TypeVar("T", OutputRow, QuantizerRow)
 
 _CONFLICT_MARKERS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")
+_INTEGER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+_LARGEST_INTEGER = 2**63
 _VOCABULARY = {
     (OutputRow, "status"): STATUSES,
     (OutputRow, "point"): frozenset(Point),
@@ -29,27 +33,29 @@ _VOCABULARY = {
 def render(rows: Iterable[T], row_type: type[T]) -> str:
     """CSV text of rows: sorted by key, LF, floats in `repr` form, None as an empty cell."""
     names = [field.name for field in fields(row_type)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
+    lines = [names]
     for row in sorted(rows, key=lambda row: row.key):
-        writer.writerow(["" if value is None else value for value in (getattr(row, name) for name in names)])
-    return text.getvalue()
+        lines.append(["" if value is None else value for value in (getattr(row, name) for name in names)])
+    return "".join(_line(cells) + "\n" for cells in lines)
+
+
+def _line(cells: list[Any]) -> str:
+    # A line end of \r\n makes the writer quote cells that hold either; it is cut off again.
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n")
 
 
 def parse(path: Path, row_type: type[T]) -> list[T]:
     """Rows of a CSV file; raises `TableError` naming file, line and column."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{path}: cannot be read: {error}") from None
+    text = _read(path)
     _check_lines(path, text)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    columns = _header(path, next(reader, []), row_type)
     kinds = {name: _kind(hint) for name, hint in get_type_hints(row_type).items()}
     rows: list[T] = []
     seen: dict[tuple[str, ...], int] = {}
     try:
+        columns = _header(path, next(reader, []), row_type)
         for cells in reader:
             where = f"{path}:{reader.line_num}"
             if len(cells) != len(columns):
@@ -71,14 +77,28 @@ def parse(path: Path, row_type: type[T]) -> list[T]:
     return rows
 
 
+def _read(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise TableError(f"{path}:{line}: not UTF-8: byte {content[error.start]:#04x}") from None
+
+
 def _check_lines(path: Path, text: str) -> None:
+    quoted = False
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.startswith(_CONFLICT_MARKERS):
+        if not quoted and line.startswith(_CONFLICT_MARKERS):
             raise TableError(
                 f"{path}:{number}: merge conflict marker {line[:7]}; keep one side (git checkout --ours or "
                 "--theirs), or measure again and accept"
             )
-        if line.endswith("\r"):
+        quoted ^= line.count('"') % 2 == 1
+        if not quoted and line.endswith("\r"):
             raise TableError(f"{path}:{number}: CRLF line end; baselines are LF (git: set '*.csv text eol=lf')")
     if not text:
         raise TableError(f"{path}: empty file; a header is expected")
@@ -114,11 +134,12 @@ def _cell(where: str, cell: str, kind: tuple[type, bool], row_type: type, name: 
         return cell
     if cell == "" and optional:
         return None
-    try:
-        value = wanted(cell)
-    except ValueError:
-        raise TableError(f"{where}: {cell!r} is not a{'n integer' if wanted is int else ' number'}") from None
-    if not math.isfinite(value):
+    spelling = _INTEGER if wanted is int else _NUMBER
+    if cell.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         raise TableError(f"{where}: {cell!r}; a stored number is finite or empty")
-    result: float | int = value
-    return result
+    if not spelling.fullmatch(cell):
+        raise TableError(f"{where}: {cell!r} is not a{'n integer' if wanted is int else ' number'}")
+    value: float | int = wanted(cell)
+    if abs(value) > (_LARGEST_INTEGER if wanted is int else sys.float_info.max):
+        raise TableError(f"{where}: {cell!r} is out of range; a stored number is finite or empty")
+    return value

@@ -12,7 +12,7 @@ from pebble import ProcessPool
 
 from harness import environment
 from harness.errors import UsageError, unknown_name
-from harness.files import replace_atomically
+from harness.files import replace_all
 from harness.workspace import Workspace, find_workspace
 
 
@@ -48,5 +48,5 @@ def _train(start: Path, name: str, seed: int) -> str:
     model = adapter.train(seed)
     path = workspace.models / "weights" / f"{name}.safetensors"
     content = save({key: value.contiguous() for key, value in model.state_dict().items()})
-    replace_atomically(path, content)
+    replace_all({path: content})
     return f"{name}: {time.perf_counter() - begin:.1f} s, {len(content) / 1e3:.0f} kB -> {path}"

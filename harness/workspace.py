@@ -73,11 +73,11 @@ def find_workspace(start: Path | None = None) -> Workspace:
         if not file.is_file():
             continue
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("sqnr")
+            tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{file}: cannot be read: {error}") from None
-        if table is not None:
-            settings = parse_settings(table, file)
+        if isinstance(tool, dict) and "sqnr" in tool:
+            settings = parse_settings(tool["sqnr"], file)
             return Workspace(
                 here, folder / settings.models, folder / settings.baselines, folder / settings.reports, settings
             )

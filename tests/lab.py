@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import nn
+
 from harness import flows
 from harness.adapter import Batch, Size
 from harness.fixes import Fix
@@ -18,7 +20,6 @@ from harness.records import Case, Stage
 from harness.store import COMPLETE, Run, create_run
 from harness.subject import Subject
 from harness.suite import Plan
-from torch import nn
 
 torch.set_num_threads(1)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import flows
+from torch.fx import GraphModule
+
 from harness import baseline as baselines
+from harness import flows
 from harness.accept import Request, propose, write
 from harness.baseline import Baseline
 from harness.errors import ExitCode
@@ -17,8 +19,6 @@ from harness.judge import judge
 from harness.pipeline import CaseResult
 from harness.store import Run
 from harness.workspace import Workspace, find_workspace
-from torch.fx import GraphModule
-
 from tests.lab import changed, lab, stored_run
 
 FLOW = "x86-static"

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.fx import GraphModule
+
 from harness import flows
 from harness.errors import AdapterError
 from harness.fixes import Fix
 from harness.graphs import copy_graph
 from harness.records import Point, Stage, Status
-from torch.fx import GraphModule
-
 from tests.lab import adapter, changed, images, lab, lab_case, two_heads
 
 
@@ -23,7 +23,7 @@ def _by_point(result, point):
     return {row.output: row for row in result.outputs if row.point == point}
 
 
-@pytest.mark.parametrize("flow", flows.ARM_FLOWS + ("x86-static", "x86-dynamic"))
+@pytest.mark.parametrize("flow", [*flows.ARM_FLOWS, "x86-static", "x86-dynamic"])
 def test_every_flow_measures_every_output_at_every_point(flow):
     result = lab().measure(flow)
     assert [(row.point, row.output) for row in result.outputs] == [
@@ -141,9 +141,7 @@ def test_a_stage_that_raises_becomes_rows_and_the_next_flow_is_untouched(stage):
     result = bench.measure(changed("x86-static", **{stage.value: explode}))
     failed = [row for row in result.outputs if row.status.startswith("failed")]
     assert {row.status for row in failed} == {f"failed:{stage}"}
-    assert {row.point for row in failed} == (
-        {"prepared", "converted"} if stage is Stage.PREPARE else {"converted"}
-    )
+    assert {row.point for row in failed} == ({"prepared", "converted"} if stage is Stage.PREPARE else {"converted"})
     assert failed[0].error == "ValueError: upstream says no"
     assert "with a second line" in result.log
     assert all(row.status == "measured" for row in _by_point(bench.measure("x86-dynamic"), "converted").values())

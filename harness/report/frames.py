@@ -24,7 +24,7 @@ def sqnr_matrix(rows: Iterable[OutputRow], point: Point = Point.CONVERTED) -> pd
     """SQNR in dB as text: a line for each flow (and variant), a column for each model and output; status if none."""
     frame = outputs_frame(rows, point)
     if frame.empty:
-        return frame
+        return pd.DataFrame()
     plain = frame["variant"] == "released"
     frame["line"] = frame["flow"].where(plain, frame["flow"] + " " + frame["variant"])
     frame["column"] = frame["model"] + "/" + frame["size"] + " " + frame["output"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.judge import Judgement
@@ -11,6 +12,9 @@ from harness.records import Outcome
 from harness.report import phrases
 from harness.report.terminal import MEANING
 from harness.store import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_ROWS = 100
 
@@ -60,10 +64,19 @@ def render(run: Run, judgement: Judgement) -> str:
         ],
         hidden=max(0, len(bad) - MOST_ROWS),
         command=phrases.accept_command(bad),
-        matrix=matrix.map(cell).to_markdown() if not matrix.empty else "No rows.",
-        coverage=covered.map(cell).to_markdown(index=False) if not covered.empty else "No quantizers.",
+        matrix=_table(matrix, index=True) or "No rows.",
+        coverage=_table(covered, index=False) or "No quantizers.",
         environment=_environment(run),
     )
+
+
+def _table(frame: pd.DataFrame, *, index: bool) -> str:
+    """A markdown table with every cell and heading escaped, and numbers as they were rounded; empty if no rows."""
+    if frame.empty:
+        return ""
+    escaped = frame.map(cell).rename(index=cell, columns=cell)
+    text: str = escaped.to_markdown(index=index, disable_numparse=True)
+    return text
 
 
 def _environment(run: Run) -> list[tuple[str, str]]:

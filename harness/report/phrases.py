@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness.records import Finding, Outcome, OutputRow, Row, Verdict
 
 UNITS = {
@@ -43,6 +45,8 @@ def finding(item: Finding) -> str:
     """`SQNR 24.10 dB, baseline 31.70 dB, allowed drop 0.50 dB`."""
     new, old = number(item.field, item.new), number(item.field, item.old)
     text = f"{UNITS.get(item.field, item.field)} {new}, baseline {old}"
+    if item.limit is not None:
+        return f"{UNITS.get(item.field, item.field)} {new}, must be at least {number(item.field, item.limit)}"
     if item.allowed is None:
         return text
     if item.field in ("lo", "hi", "ref_rms"):
@@ -61,14 +65,22 @@ def verdict(item: Verdict) -> str:
         text = "new, not in the baseline"
     elif item.outcome is Outcome.MISSING:
         text = "in the baseline, not measured"
-    elif item.outcome is Outcome.CHANGED and item.findings and item.findings[0].new is None:
+    elif _one_sided(item, "new"):
         text = "quantizer gone: in the baseline, not in the graph"
-    elif item.outcome is Outcome.CHANGED and item.findings and item.findings[0].old is None:
+    elif _one_sided(item, "old"):
         text = "quantizer added: in the graph, not in the baseline"
+    elif item.error:
+        text = f"{item.findings[0].new}: {item.error}"
     else:
         text = "; ".join(finding(entry) for entry in item.findings)
     waived = f" (waived: {item.waived})" if item.waived else ""
     return f"{where}: {text}{waived}"
+
+
+def _one_sided(item: Verdict, side: str) -> bool:
+    """Whether a verdict says that a quantizer is on one side only."""
+    first = item.findings[0] if item.findings else None
+    return first is not None and item.kind == "quantizer" and first.field == "status" and getattr(first, side) is None
 
 
 def row_name(row: Row) -> str:
@@ -87,8 +99,12 @@ def row_value(row: Row | None) -> str:
     return f"[{number('lo', row.lo)}, {number('hi', row.hi)}]"
 
 
-def accept_command(verdicts: list[Verdict]) -> str:
-    """The command that makes what was measured the baseline."""
+def accept_command(verdicts: Iterable[Verdict]) -> str:
+    """The command that makes what was measured the baseline; empty if nothing of it can be accepted as it is."""
+    settled = (Outcome.OK, Outcome.FAILED)
+    verdicts = [item for item in verdicts if item.outcome not in settled and not item.waived]
+    if not verdicts:
+        return ""
     models = sorted({item.case.model for item in verdicts})
     flows = sorted({item.case.flow for item in verdicts})
     narrow = "".join(f" -m {name}" for name in models) + (f" -f {flows[0]}" if len(flows) == 1 else "")

@@ -51,9 +51,9 @@ def print_judgement(console: Console, judgement: Judgement, most: int = _MOST_LI
     for note in judgement.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True, highlight=False)
     _print_verdict_line(console, judgement)
-    intended = [verdict for verdict in notable if not verdict.waived and verdict.outcome is not Outcome.FAILED]
-    if advise and intended:
-        console.print(f"If intended: {escape(phrases.accept_command(intended))}", soft_wrap=True, highlight=False)
+    command = phrases.accept_command(notable)
+    if advise and command:
+        console.print(f"If intended: {escape(command)}", soft_wrap=True, highlight=False)
 
 
 def _print_verdict_line(console: Console, judgement: Judgement) -> None:

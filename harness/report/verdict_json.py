@@ -54,6 +54,10 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "name": verdict.name,
         "outcome": verdict.outcome.value,
         "waived": verdict.waived,
+        "error": verdict.error,
         "loss_db": verdict.loss_db if math.isfinite(verdict.loss_db) else None,
-        "findings": [{"field": f.field, "old": f.old, "new": f.new, "allowed": f.allowed} for f in verdict.findings],
+        "findings": [
+            {"field": f.field, "old": f.old, "new": f.new, "allowed": f.allowed, "limit": f.limit}
+            for f in verdict.findings
+        ],
     }

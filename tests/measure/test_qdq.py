@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness.measure.qdq import bind, expand_groups, is_dequantize, is_quantize, op_name, read_qparams
 from torch.fx import Graph
 from torchao.quantization.pt2e import _affine_quantization  # noqa: F401  # registers torchao's ops
+
+from harness.measure.qdq import bind, expand_groups, is_dequantize, is_quantize, op_name, read_qparams
 
 DECOMPOSED = torch.ops.quantized_decomposed
 X = torch.zeros(4, 6)
@@ -56,7 +57,12 @@ def test_grouped_scales_are_repeated_over_their_group():
 
 @pytest.mark.parametrize(
     ("block", "shape", "expected"),
-    [([4, 6], (1,), "per_tensor"), ([1, 6], (4,), "per_channel"), ([4, 1], (6,), "per_channel"), ([1, 3], (8,), "per_group")],
+    [
+        ([4, 6], (1,), "per_tensor"),
+        ([1, 6], (4,), "per_channel"),
+        ([4, 1], (6,), "per_channel"),
+        ([1, 3], (8,), "per_group"),
+    ],
 )
 def test_torchaos_affine_op_tells_its_granularity_by_block_size(block, shape, expected):
     found = qparams(torch.ops.torchao.quantize_affine.default, block, torch.ones(shape), None, torch.int8)

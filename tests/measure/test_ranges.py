@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+
 from harness import flows
 from harness.measure.prepared import PreparedFacts, read_prepared
 from harness.measure.ranges import RangeReader
 from harness.records import Case, QuantizerRow
-from torch import nn
 
 CASE = Case("m", "small", "seeded", "f")
 
@@ -23,7 +24,9 @@ def quantize(model: nn.Module, inputs: tuple[torch.Tensor, ...], flow: str = "x8
         return route.convert(prepared), facts
 
 
-def rows(model: nn.Module, *inputs: torch.Tensor, flow: str = "x86-static", batches: int = 1) -> dict[str, QuantizerRow]:
+def rows(
+    model: nn.Module, *inputs: torch.Tensor, flow: str = "x86-static", batches: int = 1
+) -> dict[str, QuantizerRow]:
     graph, facts = quantize(model, inputs, flow)
     reader = RangeReader(graph, facts)
     with torch.no_grad():
