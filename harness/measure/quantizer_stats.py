@@ -72,21 +72,30 @@ class QuantizerStats:
         count = qparams.quant_max - qparams.quant_min + 1
         if codes.dtype.is_floating_point or not 0 < count <= _MOST_CODES:
             return
-        indices = codes.reshape(-1).to(torch.int64) - qparams.quant_min
-        used = torch.bincount(indices.clamp_(0, count - 1), minlength=count) > 0
+        # Only which codes occur matters, so eight bits may be counted as they lie: no copy, no shift.
+        flat = codes.contiguous().reshape(-1)
+        indices = flat.view(torch.uint8) if flat.element_size() == 1 else flat.to(torch.int64) - qparams.quant_min
+        used = torch.bincount(indices, minlength=count) > 0
         self._used = used if self._used is None else self._used | used
 
     def _add_values(self, x: torch.Tensor, qparams: QParams) -> None:
         low, high = (float(value) for value in torch.aminmax(x.detach()))
+        slack = qparams.scale.abs() * _HALF_STEP
+        # Bounds in the input's own type: promoting a whole activation to float64 only to compare it costs more.
+        below, above = (qparams.lo - slack).to(x.dtype), (qparams.hi + slack).to(x.dtype)
+        if not low >= float(below.max()):
+            self._clipped += int(torch.count_nonzero(x < expand_groups(below, x.shape)))
+        if not high <= float(above.min()):
+            self._clipped += int(torch.count_nonzero(x > expand_groups(above, x.shape)))
+        self._elements += x.numel()
         if self._observed is not None:
             low, high = min(low, self._observed[0]), max(high, self._observed[1])
         self._observed = (low, high)
-        lo, hi = expand_groups(qparams.lo, x.shape), expand_groups(qparams.hi, x.shape)
-        slack = expand_groups(qparams.scale, x.shape).abs() * _HALF_STEP
-        # Bounds in the input's own type: promoting a whole activation to float64 only to compare it costs more.
-        below, above = (lo - slack).to(x.dtype), (hi + slack).to(x.dtype)
-        self._clipped += int(torch.count_nonzero(x < below)) + int(torch.count_nonzero(x > above))
-        self._elements += x.numel()
+
+    def _utilisation(self) -> float | None:
+        if self._used is None or self._qparams is None:
+            return None
+        return int(self._used.sum()) / (self._qparams.quant_max - self._qparams.quant_min + 1)
 
     def row(self, case: Case, share_group: str) -> QuantizerRow:
         """The measured row; everything that is not finite is left empty, and the status says so."""
@@ -112,7 +121,7 @@ class QuantizerStats:
             observed_lo=observed[0] if observed else None,
             observed_hi=observed[1] if observed else None,
             clip_fraction=self._clipped / self._elements if self._elements else None,
-            utilisation=float(self._used.double().mean()) if self._used is not None else None,
+            utilisation=self._utilisation(),
             sqnr_db=db(sums.signal, sums.noise) if sums else None,
             sqnr_min_db=sums.worst_db() if sums and self.role is Role.WEIGHT else None,
             share_group=share_group,

@@ -47,12 +47,16 @@ def test_it_counts_each_outcome_and_gives_the_exit_code_and_its_name() -> None:
 def test_an_infinite_loss_is_null() -> None:
     (item,) = load(judged([output_row()], [no_number("nonfinite_actual")]))["verdicts"]
     assert item["loss_db"] is None
-    assert item["findings"] == [{"field": "status", "old": "measured", "new": "nonfinite_actual", "allowed": None}]
+    assert item["findings"] == [
+        {"field": "status", "old": "measured", "new": "nonfinite_actual", "allowed": None, "limit": None}
+    ]
 
 
 def test_numbers_are_exact() -> None:
     (item,) = load(judged([output_row(sqnr_db=30.0)], [output_row(sqnr_db=0.1 + 0.2)]))["verdicts"]
-    assert item["findings"] == [{"field": "sqnr_db", "old": 30.0, "new": 0.30000000000000004, "allowed": 0.5}]
+    assert item["findings"] == [
+        {"field": "sqnr_db", "old": 30.0, "new": 0.30000000000000004, "allowed": 0.5, "limit": None}
+    ]
 
 
 def test_a_verdict_names_its_case() -> None:
