@@ -16,7 +16,8 @@ from harness.workspace import Workspace
 def accept(
     workspace: Workspace, run: Run, request: Request, options: Options, *, dry_run: bool, with_noise: bool
 ) -> None:
-    """Accept rows of a run. Raises `AcceptRefusedError` before anything is measured or written."""
+    """Accept rows of a run. Raises `AcceptRefusedError` or `UsageError` before anything is measured or written."""
+    workspace.check_writable()
     check_acceptable(run, request)
     proposal = propose(run, request, _present(workspace), None)
     out = console()

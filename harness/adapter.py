@@ -25,12 +25,14 @@ class Size:
     """One size of a model.
 
     `weights` are the kinds `build` understands, the default first; `outputs` names the tensors the model returns, in
-    order; `labelled` is the output whose last dimension holds class scores for `Batch.labels`, if any.
+    order; `labelled` is the output whose last dimension holds class scores for `Batch.labels`, if any. `cost` is how
+    long the model takes compared with the others of its size: the longest are started first.
     """
 
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     labelled: str | None = None
+    cost: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def _measuring(verb: F) -> F:
                      help="Measuring processes, one thread each."),
         click.option("--timeout", type=click.FloatRange(1), default=1800, show_default=True,
                      help="Seconds one model may take."),
+        click.option("--shuffle", type=int, metavar="SEED", help="Measure in a shuffled order; no byte may change."),
         click.option("--no-pin", is_flag=True, help="Use every instruction set the CPU has; not for baselines."),
     ):  # fmt: skip
         verb = option(verb)
@@ -227,7 +228,7 @@ def _selection(options: dict[str, Any]) -> Selection:
 def _options(options: dict[str, Any]) -> Options:
     from harness.execute import Options
 
-    return Options(workers=options["jobs"], timeout=options["timeout"], pinned=not options["no_pin"])
+    return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])
 
 
 def _exit(judgement: Judgement) -> None:

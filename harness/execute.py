@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import tempfile
 import time
@@ -31,6 +32,8 @@ class Options:
     workers: int = 2
     timeout: float = 1800.0
     pinned: bool = True
+    shuffle: int | None = None
+    """Seed of a shuffled case order, to show that none leaks into the next; None keeps the plan's order."""
 
 
 def measure(
@@ -45,7 +48,7 @@ def measure(
     Raises `InterruptedRunError` on Ctrl-C, after what was measured has been stored with status `interrupted`.
     """
     with measuring_processes(options) as workers:
-        return _measure(workspace, selection, workers, on_start, on_progress)
+        return _measure(workspace, selection, workers, options.shuffle, on_start, on_progress)
 
 
 def measuring_processes(options: Options) -> Workers:
@@ -58,6 +61,7 @@ def _measure(
     workspace: Workspace,
     selection: Selection,
     workers: Workers,
+    shuffle: int | None,
     on_start: Callable[[Run], None],
     on_progress: Callable[[Progress], None],
 ) -> Run:
@@ -68,7 +72,11 @@ def _measure(
     run = create_run(workspace.reports, plan, seed, environment.fingerprint(), source)
     on_start(run)
     start = time.monotonic()
-    jobs = jobs_for(workspace.start, group_cases(plan.cases), source, seed, run.parts, run.logs)
+    cases = list(plan.cases)
+    if shuffle is not None:
+        random.Random(shuffle).shuffle(cases)
+    groups = sorted(group_cases(cases), key=lambda group: -_cost(group[0], sizes))
+    jobs = jobs_for(workspace.start, groups, source, seed, run.parts, run.logs)
     results, interrupted = workers.run(jobs, on_progress)
     run.status = INTERRUPTED if interrupted else COMPLETE
     run.seconds = time.monotonic() - start
@@ -82,6 +90,11 @@ def _measure(
         result.job.part.unlink(missing_ok=True)
     run.parts.rmdir()
     return run
+
+
+def _cost(case: Case, sizes: Sizes) -> float:
+    known = sizes[case.model]
+    return known[case.size].cost if known is not None else 0.0
 
 
 def _gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -86,6 +87,8 @@ class Pipeline:
         if flow.name != self._flow:
             self._stages.clear()
             self._flow = flow.name
+            # Graphs refer to themselves; without this, copies of the last flow's weights stay until some later sweep.
+            gc.collect()
         result = CaseResult(case)
         self._seconds = result.seconds
         torch.manual_seed(0)
@@ -169,6 +172,8 @@ class Pipeline:
         written = [name for name, digest in after.items() if digest != before.hashes[name]]
         if written:
             raise StageError(stage, f"the flow wrote into the float model's weights: {', '.join(written[:5])}")
+        if stage is Stage.CONVERT:
+            return _Artefact(graph, facts=facts)
         return _Artefact(graph, before.handed, before.hashes, facts)
 
     @contextmanager

@@ -21,6 +21,7 @@ def train_models(workspace: Workspace, models: tuple[str, ...], jobs: int) -> It
 
     Yields one line for each, in the order asked for. Raises `UsageError` for a model that cannot be trained.
     """
+    workspace.check_writable()
     environment.pin()
     names = workspace.model_names()
     for name in models:

@@ -5,13 +5,15 @@ The part file is the only channel to the parent, so what was measured survives w
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
-import os
 import signal
 import time
 import traceback
+import warnings
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +50,7 @@ class GroupJob:
 def start_worker() -> None:
     """Ctrl-C is the parent's to handle: it keeps what was measured and ends its workers itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    warnings.simplefilter("ignore")  # upstream deprecations are not what a run is about
 
 
 def describe_models(start: Path) -> dict[str, dict[str, Size] | None]:
@@ -88,6 +90,7 @@ def run_group(job: GroupJob) -> None:
             # Whatever stopped the group before or between its cases: the parent turns it into rows for all it owed.
             emit(broken=f"{type(error).__name__}: {error}")
             _log(job, "".join(traceback.format_exception(error)))
+    gc.collect()  # the next group's model comes into the same process, and graphs refer to themselves
 
 
 def _measure(job: GroupJob, emit: Any) -> None:
@@ -140,7 +143,7 @@ def _log(job: GroupJob, text: str) -> None:
         log.write(text + "\n")
 
 
-def group_cases(cases: tuple[Case, ...]) -> list[tuple[Case, ...]]:
+def group_cases(cases: Iterable[Case]) -> list[tuple[Case, ...]]:
     """Cases that share a model, size and weights, in the order in which their groups first appear."""
     groups: dict[tuple[str, str, str], list[Case]] = defaultdict(list)
     for case in cases:

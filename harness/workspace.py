@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.adapter import Adapter
 from harness.environment import platform_name
-from harness.errors import AdapterError, ConfigError, unknown_name
+from harness.errors import AdapterError, ConfigError, UsageError, unknown_name
 from harness.settings import Settings, parse_settings
 
 ENTRY_POINTS = "sqnr.models"
@@ -41,6 +41,14 @@ class Workspace:
     def platform_baselines(self) -> Path:
         """Folder of this machine's baselines."""
         return self.baselines / platform_name()
+
+    def check_writable(self) -> None:
+        """Raise `UsageError` in the built-in workspace, whose models and baselines belong to the package."""
+        if self.builtin:
+            raise UsageError(
+                f"the built-in workspace ({self.baselines.parent}) is read-only; start one of your own: a folder with "
+                "models/ and a pyproject.toml that has a [tool.sqnr] table"
+            )
 
     def model_names(self) -> list[str]:
         """Adapters in the models folder and those added by other packages."""

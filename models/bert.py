@@ -22,7 +22,7 @@ from . import _checkpoints, _digits, _seeding, _synthetic, _training
 
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits"),
-    "full": Size(("seeded", "pretrained"), ("last_hidden_state", "pooler_output")),
+    "full": Size(("seeded", "pretrained"), ("last_hidden_state", "pooler_output"), cost=4.0),
 }
 
 PUBLISHED = "bert-base-uncased"

@@ -19,7 +19,7 @@ from . import _checkpoints, _digits, _seeding, _synthetic, _training
 
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits"),
-    "full": Size(("seeded", "pretrained"), ("logits",)),
+    "full": Size(("seeded", "pretrained"), ("logits",), cost=5.0),
 }
 
 _STREAM = 61

@@ -105,6 +105,7 @@ def _prepare(quantizer: Any, graph: torch.fx.GraphModule) -> torch.fx.GraphModul
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer())
+    _forget_graphs()
     return prepared
 
 
@@ -117,4 +118,18 @@ def _convert(calibrated: torch.fx.GraphModule) -> torch.fx.GraphModule:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
     converted: torch.fx.GraphModule = convert_pt2e(calibrated)
+    _forget_graphs()
     return converted
+
+
+def _forget_graphs() -> None:
+    """Empty the cache in which torchao keeps the last 128 graphs it asked for their device.
+
+    `torchao.utils._assert_and_get_unique_device` is an lru_cache over modules: each BERT-base flow would leave 0.5 to
+    1 GB behind.
+    """
+    from torchao import utils
+
+    clear = getattr(getattr(utils, "_assert_and_get_unique_device", None), "cache_clear", None)
+    if clear is not None:
+        clear()
