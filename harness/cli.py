@@ -111,10 +111,13 @@ def check(run: str | None) -> None:
 @_measuring
 def gate(**options: Any) -> None:
     """Run, check and report in one: the exit code is the verdict."""
+    from harness.report.terminal import console, print_matrix
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    _exit(_judge(workspace, _measure(workspace, options)))
+    measured = _measure(workspace, options)
+    print_matrix(console(), measured.outputs)
+    _exit(_judge(workspace, measured))
 
 
 @cli.command()
@@ -209,8 +212,13 @@ def _judge(workspace: Workspace, run: Run) -> Judgement:
     from harness.report import markdown, verdict_json
     from harness.report.terminal import console, print_judgement
 
-    judgement = judge(workspace, run)
-    write_atomically(run.folder / "verdict.json", verdict_json.render(run, judgement))
+    path = run.folder / "verdict.json"
+    try:
+        judgement = judge(workspace, run)
+    except SqnrError as error:
+        write_atomically(path, verdict_json.render_error(run, error))
+        raise
+    write_atomically(path, verdict_json.render(run, judgement))
     if markdown.available():
         write_atomically(run.folder / "report.md", markdown.render(run, judgement))
     print_judgement(console(), judgement)

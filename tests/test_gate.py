@@ -21,6 +21,7 @@ def test_life_cycle_missing_accept_ok_drift_fails_accept_ok(tmp_path):
     assert first.returncode == 4, first.stderr
     assert "no baselines for this platform" in first.stderr
     assert "sqnr accept" in first.stderr
+    assert (verdict(folder)["exit_code"], verdict(folder)["outcome"]) == (4, "incomplete")
 
     accepted = sqnr(folder, "accept", "--because", "first baselines", "-j", "2")
     assert accepted.returncode == 0, accepted.stderr
@@ -229,6 +230,17 @@ def test_workers_and_case_order_do_not_change_a_byte(tmp_path):
         assert sqnr(folder, "run", *args).returncode == 0
         measured.append([(latest(folder) / name).read_bytes() for name in ("outputs.csv", "quantizers.csv")])
     assert measured[0] == measured[1] == measured[2]
+
+
+def test_an_unreadable_baseline_is_code_2_with_file_and_line_and_a_verdict(tmp_path):
+    folder = make_workspace(tmp_path, tiny=TINY)
+    assert sqnr(folder, "run", "-j", "1").returncode == 0
+    assert sqnr(folder, "accept", "--because", "x", "--no-noise").returncode == 0
+    path = next((folder / "baselines").rglob("*.outputs.csv"))
+    path.write_text(path.read_text() + "<<<<<<< HEAD\n")
+    found = sqnr(folder, "check")
+    assert (found.returncode, f"{path}:5: merge conflict marker" in found.stderr) == (2, True), found.stderr
+    assert verdict(folder)["exit_code"] == 2
 
 
 def test_compare_judges_one_run_by_another_without_a_baseline(tmp_path):

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from harness import __version__
+from harness.errors import SqnrError
 from harness.judge import Judgement, coverage
 from harness.records import Outcome, QuantizerRow, Verdict
 from harness.store import Run
@@ -40,6 +41,20 @@ def render(run: Run, judgement: Judgement) -> str:
         "verdicts": [_verdict(verdict) for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK],
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def render_error(run: Run, error: SqnrError) -> str:
+    """JSON text for a run that could not be judged: no baselines, or unreadable ones."""
+    content = {
+        "schema": SCHEMA,
+        "harness": __version__,
+        "run": run.name,
+        "suite": run.plan.suite,
+        "exit_code": int(error.exit_code),
+        "outcome": error.exit_code.name.lower(),
+        "error": str(error),
+    }
+    return json.dumps(content, indent=1) + "\n"
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
