@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -51,6 +52,7 @@ def _measuring(verb: F) -> F:
     return verb
 
 
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _run_argument = click.argument("run", required=False, metavar="[RUN]")
 
 
@@ -67,10 +69,10 @@ def cli() -> None:
 
 
 @cli.command("list")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_json
 def list_(as_json: bool) -> None:
     """Models, flows, fixes, suites, and the installed upstream releases."""
-    from harness.listing import inventory, print_inventory
+    from harness.verbs.listing import inventory, print_inventory
     from harness.workspace import find_workspace
 
     found = inventory(find_workspace())
@@ -97,27 +99,32 @@ def run(**options: Any) -> None:
 
 @cli.command()
 @_run_argument
-def check(run: str | None) -> None:
+@_json
+def check(run: str | None, as_json: bool) -> None:
     """Judge a stored run (default: the latest) against the baselines."""
     from harness.store import find_run
+    from harness.verbs.judging import judge_and_report
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    _exit(_judge(workspace, find_run(workspace.reports, run)))
+    _exit(judge_and_report(workspace, find_run(workspace.reports, run), as_json=as_json))
 
 
 @cli.command()
 @_selecting
 @_measuring
-def gate(**options: Any) -> None:
+@_json
+def gate(as_json: bool, **options: Any) -> None:
     """Run, check and report in one: the exit code is the verdict."""
     from harness.report.terminal import console, print_matrix
+    from harness.verbs.judging import judge_and_report
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
     measured = _measure(workspace, options)
-    print_matrix(console(), measured.outputs)
-    _exit(_judge(workspace, measured))
+    if not as_json:
+        print_matrix(console(), measured.outputs)
+    _exit(judge_and_report(workspace, measured, as_json=as_json))
 
 
 @cli.command()
@@ -131,9 +138,9 @@ def gate(**options: Any) -> None:
 @_measuring
 def accept(run: str | None, because: str, dry_run: bool, no_noise: bool, **options: Any) -> None:
     """Make a stored run (default: the latest) the baseline; prints old -> new first."""
-    from harness import accepting
     from harness.accept import Request
     from harness.store import find_run
+    from harness.verbs import accepting
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
@@ -172,16 +179,22 @@ def report(run: str | None, output: str | None) -> None:
 @cli.command()
 @click.argument("base")
 @click.argument("head")
-def compare(base: str, head: str) -> None:
+@_json
+def compare(base: str, head: str, as_json: bool) -> None:
     """Judge run HEAD against run BASE, as if BASE had been accepted; needs no stored baseline."""
     from harness.judge import judge_runs
+    from harness.report import verdict_json
     from harness.report.terminal import console, print_judgement
     from harness.store import find_run
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    judgement = judge_runs(workspace, base=find_run(workspace.reports, base), head=find_run(workspace.reports, head))
-    print_judgement(console(), judgement, advise=False)
+    old, new = find_run(workspace.reports, base), find_run(workspace.reports, head)
+    judgement = judge_runs(workspace, base=old, head=new)
+    if as_json:
+        click.echo(verdict_json.render(new, judgement), nl=False)
+    else:
+        print_judgement(console(), judgement, advise=False)
     _exit(judgement)
 
 
@@ -190,7 +203,7 @@ def compare(base: str, head: str) -> None:
 @click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 def train(models: tuple[str, ...], jobs: int) -> None:
     """Train the small models and rewrite models/weights/*.safetensors, bit for bit."""
-    from harness.training import train_models
+    from harness.verbs.training import train_models
     from harness.workspace import find_workspace
 
     for line in train_models(find_workspace(), models, jobs):
@@ -204,26 +217,6 @@ def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
     selection, how = _selection(options), _options(options)
     with showing_progress() as shown:
         return measure(workspace, selection, how, shown.start, shown.update)
-
-
-def _judge(workspace: Workspace, run: Run) -> Judgement:
-    from harness.files import write_atomically
-    from harness.judge import judge
-    from harness.report import markdown, verdict_json
-    from harness.report.terminal import console, print_judgement
-
-    path = run.folder / "verdict.json"
-    try:
-        judgement = judge(workspace, run)
-    except SqnrError as error:
-        write_atomically(path, verdict_json.render_error(run, error))
-        raise
-    write_atomically(path, verdict_json.render(run, judgement))
-    if markdown.available():
-        write_atomically(run.folder / "report.md", markdown.render(run, judgement))
-    print_judgement(console(), judgement)
-    click.echo(f"run: {run.folder}")
-    return judgement
 
 
 def _selection(options: dict[str, Any]) -> Selection:
@@ -245,6 +238,8 @@ def _exit(judgement: Judgement) -> None:
 
 def main() -> None:
     """Entry point: user errors become one line and their exit code."""
+    # A run that is told to end keeps what it measured and leaves no process behind, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cli(standalone_mode=False)
     except click.ClickException as error:

@@ -14,7 +14,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from harness.records import Case, OutputRow, QuantizerRow, Stage
 from harness.suite import Sizes
-from harness.worker import GroupJob, describe_models, load_torch, run_group, start_worker
+from harness.worker import GroupJob, describe_model, run_group, start_worker
 
 _POLL_SECONDS = 0.2
 
@@ -52,7 +52,6 @@ class Workers:
     """A pool of spawned measuring processes; a context manager that leaves none behind."""
 
     def __init__(self, count: int, timeout: float) -> None:
-        self._count = count
         self._timeout = timeout
         # Spawned, not forked: a process forked after OpenMP has run can hang, and pins are read at library load.
         context = multiprocessing.get_context("spawn")
@@ -68,13 +67,13 @@ class Workers:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
 
-    def sizes(self, start: Path) -> Sizes:
-        """Sizes of every adapter of the workspace at `start`, read in a worker while the others load torch."""
-        described = self._pool.schedule(describe_models, args=(start,), timeout=self._timeout)
-        for _ in range(self._count - 1):
-            self._pool.schedule(load_torch)
-        sizes: Sizes = described.result()
-        return sizes
+    def sizes(self, start: Path, models: Iterable[str]) -> Sizes:
+        """Sizes of each adapter of the workspace at `start`; None for one whose import raises, hangs or kills."""
+        described = {
+            name: self._pool.schedule(describe_model, args=(start, name), timeout=self._timeout) for name in models
+        }
+        wait(described.values())
+        return {name: None if future.exception() else future.result() for name, future in described.items()}
 
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
         """Measure all jobs, each within the time limit, and read their part files as they grow.

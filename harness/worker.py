@@ -53,27 +53,12 @@ def start_worker() -> None:
     warnings.simplefilter("ignore")  # upstream deprecations are not what a run is about
 
 
-def describe_models(start: Path) -> dict[str, dict[str, Size] | None]:
-    """Sizes of every adapter of the workspace at `start`; None for one that cannot be imported."""
+def describe_model(start: Path, name: str) -> dict[str, Size]:
+    """Sizes of an adapter of the workspace at `start`; raises whatever keeps it from being imported."""
     from harness.workspace import find_workspace
 
     logging.disable(logging.WARNING)
-    workspace = find_workspace(start)
-    found: dict[str, dict[str, Size] | None] = {}
-    for name in workspace.model_names():
-        try:
-            found[name] = dict(workspace.load_adapter(name).SIZES)
-        except Exception:
-            # It is planned all the same, and measuring it makes the row that says why.
-            found[name] = None
-    return found
-
-
-def load_torch() -> None:
-    """Load torch while there is nothing else to do."""
-    import torch
-
-    torch.set_num_threads(1)
+    return dict(find_workspace(start).load_adapter(name).SIZES)
 
 
 def run_group(job: GroupJob) -> None:

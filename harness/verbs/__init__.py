@@ -1,0 +1,1 @@
+"""What the larger verbs do between reading their arguments (`cli`) and the mechanism below."""
