@@ -71,7 +71,7 @@ def cli() -> None:
 @cli.command("list")
 @_json
 def list_(as_json: bool) -> None:
-    """Models, flows, fixes, suites, and the installed upstream releases."""
+    """Models, flows, suites and installed releases."""
     from harness.verbs.listing import inventory, print_inventory
     from harness.workspace import find_workspace
 
@@ -101,7 +101,10 @@ def run(**options: Any) -> None:
 @_run_argument
 @_json
 def check(run: str | None, as_json: bool) -> None:
-    """Judge a stored run (default: the latest) against the baselines."""
+    """Judge a stored run by the baselines.
+
+    RUN is a folder in reports/, by default the latest.
+    """
     from harness.store import find_run
     from harness.verbs.judging import judge_and_report
     from harness.workspace import find_workspace
@@ -137,7 +140,10 @@ def gate(as_json: bool, **options: Any) -> None:
 @click.option("--no-noise", is_flag=True, help="Keep stored noise floors instead of measuring them (5 jittered runs).")
 @_measuring
 def accept(run: str | None, because: str, dry_run: bool, no_noise: bool, **options: Any) -> None:
-    """Make a stored run (default: the latest) the baseline; prints old -> new first."""
+    """Make a stored run the baseline, with a reason.
+
+    RUN is a folder in reports/, by default the latest. Prints old -> new first, and measures noise floors.
+    """
     from harness.accept import Request
     from harness.store import find_run
     from harness.verbs import accepting
@@ -156,7 +162,10 @@ def accept(run: str | None, because: str, dry_run: bool, no_noise: bool, **optio
 @_run_argument
 @click.option("-o", "--output", metavar="FILE", help="Markdown file; default: report.md in the run's folder.")
 def report(run: str | None, output: str | None) -> None:
-    """Write the report of a stored run (default: the latest) and print its tables."""
+    """Print a stored run's tables and write its report.
+
+    RUN is a folder in reports/, by default the latest.
+    """
     from pathlib import Path
 
     from harness.files import write_atomically
@@ -181,7 +190,10 @@ def report(run: str | None, output: str | None) -> None:
 @click.argument("head")
 @_json
 def compare(base: str, head: str, as_json: bool) -> None:
-    """Judge run HEAD against run BASE, as if BASE had been accepted; needs no stored baseline."""
+    """Judge run HEAD by run BASE; needs no baseline.
+
+    Cases, rows and tolerances are compared as if BASE had been accepted.
+    """
     from harness.judge import judge_runs
     from harness.report import verdict_json
     from harness.report.terminal import console, print_judgement
@@ -202,7 +214,10 @@ def compare(base: str, head: str, as_json: bool) -> None:
 @click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
 def train(models: tuple[str, ...], jobs: int) -> None:
-    """Train the small models and rewrite models/weights/*.safetensors, bit for bit."""
+    """Retrain the small models, bit for bit.
+
+    Rewrites models/weights/*.safetensors from the seed.
+    """
     from harness.verbs.training import train_models
     from harness.workspace import find_workspace
 
