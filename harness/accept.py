@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from harness import baseline as baselines
 from harness.baseline import Baseline
-from harness.errors import AcceptRefusedError
+from harness.environment import PINS, platform_name
+from harness.errors import AcceptRefusedError, unknown_name
 from harness.execute import NoiseFloor
-from harness.records import FAILED, NEVER_GOOD, Case, OutputRow, QuantizerRow, Row
+from harness.records import FAILED, NEVER_GOOD, Case, OutputRow, QuantizerRow, QuantizerStatus, Row
 from harness.store import COMPLETE, Run
 from harness.workspace import Workspace
 
@@ -47,7 +48,7 @@ class Request:
 
 
 def _matches(value: str, patterns: tuple[str, ...]) -> bool:
-    return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
+    return not patterns or any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,11 @@ class Proposal:
     cases: tuple[Case, ...]
 
 
-def check_acceptable(run: Run, request: Request) -> None:
-    """Raise `AcceptRefusedError` for a filtered, partial or failed run whose rows were not named."""
+def check_acceptable(run: Run, request: Request, present: Baseline) -> None:
+    """Raise `AcceptRefusedError` for a run that is no measure for this platform, or whose rows were not named.
+
+    A failure that the present baseline knows already needs no naming.
+    """
     if not request.because.strip():
         raise AcceptRefusedError('accept needs a reason: --because "..."')
     if run.status != COMPLETE and not request.explicit:
@@ -78,21 +82,64 @@ def check_acceptable(run: Run, request: Request) -> None:
             f"run {run.name} measured a selection of {len(run.plan.cases)} cases, not a whole suite; "
             "name what to accept: -m, -f or --row"
         )
+    _check_environment(run)
+    _check_names(run, request, present)
     wanted = [row for row in run.outputs if request.wants(row)]
-    if not wanted and not any(request.wants(row) for row in run.quantizers):
-        raise AcceptRefusedError(f"run {run.name} holds no row that fits {request}")
+    spoiled = [row for row in run.quantizers if request.wants(row) and row.status == QuantizerStatus.NONFINITE]
+    if spoiled:
+        raise AcceptRefusedError(
+            f"{spoiled[0].case} {spoiled[0].quantizer} has a scale that is not finite ({len(spoiled)} such rows): this "
+            "fails whatever the baseline says; mend it, or accept the other rows by name: -m, -f or --row"
+        )
     bad = [row for row in wanted if row.status in NEVER_GOOD]
     if bad:
         raise AcceptRefusedError(
             f"{_name(bad[0])} is {bad[0].status} ({len(bad)} such rows): this fails whatever the baseline says; "
-            "mend it, or waive it in [tool.sqnr] with a reason"
+            "mend it, or accept the other rows by name: -m, -f or --row"
         )
-    broken = [row for row in wanted if row.status.startswith(FAILED) and not request.names(row)]
+    broken = [
+        row
+        for row in wanted
+        if row.status.startswith(FAILED) and not request.names(row) and not _known_failure(row, present)
+    ]
     if broken:
         raise AcceptRefusedError(
             f"{_name(broken[0])} is {broken[0].status}: {broken[0].error} ({len(broken)} such rows); to make a "
             f"known failure the baseline, name it: --row '{'/'.join(broken[0].key)}'"
         )
+
+
+def _known_failure(row: OutputRow, present: Baseline) -> bool:
+    old = present.outputs.get(row.key)
+    return old is not None and old.status == row.status
+
+
+def _check_environment(run: Run) -> None:
+    measured_on = run.environment.get("platform", platform_name())
+    if measured_on != platform_name():
+        raise AcceptRefusedError(f"run {run.name} was measured on {measured_on}, this is {platform_name()}")
+    pins = {key: value for key, value in run.environment.get("pins", {}).items() if key in PINS}
+    loose = [key for key, value in pins.items() if value != PINS[key]]
+    if loose:
+        raise AcceptRefusedError(
+            f"run {run.name} was measured without its pins ({', '.join(loose)}); run it without --no-pin"
+        )
+
+
+def _check_names(run: Run, request: Request, present: Baseline) -> None:
+    """Every model and flow named must be in the run or the baseline, and some row must fit."""
+    rows: list[Row] = [*run.outputs, *run.quantizers, *present.outputs.values(), *present.quantizers.values()]
+    for kind, wanted in (("model", request.models), ("flow", request.flows)):
+        known = {str(getattr(row, kind)) for row in rows}
+        for pattern in wanted:
+            if not _matches_any(known, pattern):
+                raise unknown_name(f"measured or accepted {kind}", pattern, known)
+    if not any(request.wants(row) for row in rows):
+        raise AcceptRefusedError(f"no row of run {run.name} or of the baseline fits --row {' '.join(request.rows)}")
+
+
+def _matches_any(values: set[str], pattern: str) -> bool:
+    return any(_matches(value, (pattern,)) for value in values)
 
 
 def _name(row: OutputRow) -> str:

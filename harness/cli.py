@@ -110,7 +110,8 @@ def check(run: str | None, as_json: bool) -> None:
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    _exit(judge_and_report(workspace, find_run(workspace.reports, run), as_json=as_json))
+    stored = find_run(workspace.reports, run)
+    _exit(judge_and_report(workspace, stored, as_json=as_json, named=run is not None))
 
 
 @cli.command()

@@ -22,6 +22,8 @@ from harness.records import (
     OutputRow,
     Point,
     QuantizerRow,
+    QuantizerStatus,
+    Role,
     Row,
     Status,
     Verdict,
@@ -175,9 +177,9 @@ def _both_above(old: float | None, new: float | None, level: float) -> bool:
 
 
 def _drop(name: str, old: float | None, new: float | None, allowed: float, ignore_above: float) -> Iterator[Finding]:
-    if old is None or _both_above(old, new, ignore_above):
+    if (old is None and new is None) or _both_above(old, new, ignore_above):
         return
-    if new is None or not old - new <= allowed:
+    if old is None or new is None or not old - new <= allowed:
         yield Finding(name, old, new, allowed)
 
 
@@ -197,6 +199,9 @@ def _judge_quantizer(
     row = new or old
     assert row is not None
     verdict = Verdict(row.case, "quantizer", row.quantizer, Outcome.OK)
+    if new is not None and new.status == QuantizerStatus.NONFINITE:
+        finding = Finding("status", old.status if old else None, new.status)
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), loss_db=math.inf)
     if old is None or new is None:
         # In a case that both sides know, a quantizer on one side only is a change of structure.
         alone = Outcome.CHANGED if both_known else Outcome.NEW if old is None else Outcome.MISSING
@@ -210,14 +215,15 @@ def _judge_quantizer(
     changed += _moved_bounds(old, new, tolerance)
     if changed:
         return replace(verdict, outcome=Outcome.CHANGED, findings=tuple(changed))
+    # What a parameter loses depends on its qparams alone; what an activation loses, also on the layers before it.
+    own = tolerance.sqnr_drop_db if old.role == Role.WEIGHT else tolerance.sqnr_min_drop_db
     worse = [
-        *_drop("sqnr_db", old.sqnr_db, new.sqnr_db, tolerance.sqnr_min_drop_db, tolerance.ignore_above_db),
+        *_drop("sqnr_db", old.sqnr_db, new.sqnr_db, own, tolerance.ignore_above_db),
         *_drop("sqnr_min_db", old.sqnr_min_db, new.sqnr_min_db, tolerance.sqnr_min_drop_db, tolerance.ignore_above_db),
     ]
-    if old.clip_fraction is not None:
-        rise = (math.inf if new.clip_fraction is None else new.clip_fraction) - old.clip_fraction
-        if not rise <= tolerance.clip_fraction:
-            worse.append(Finding("clip_fraction", old.clip_fraction, new.clip_fraction, tolerance.clip_fraction))
+    before, after = old.clip_fraction, new.clip_fraction
+    if before != after and (before is None or after is None or not after - before <= tolerance.clip_fraction):
+        worse.append(Finding("clip_fraction", before, after, tolerance.clip_fraction))
     if worse:
         return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(worse), loss_db=_loss(worse))
     return verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import statistics
 import tempfile
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from harness import environment, flows
 from harness.errors import InterruptedRunError
-from harness.records import Case, Point, Stage, failed_rows
+from harness.records import SPILL_PREFIX, Case, Point, Stage, failed_rows
 from harness.runner import GroupResult, Progress, Workers, jobs_for
 from harness.store import COMPLETE, INTERRUPTED, Run, create_run
 from harness.suite import Selection, Sizes, make_plan, resolve_weights
@@ -82,6 +83,9 @@ def _measure(
     run.seconds = time.monotonic() - start
     _gather(run, results, sizes)
     run.save()
+    # Killed workers leave their spilled reference outputs behind.
+    for spill in run.parts.glob(f"{SPILL_PREFIX}*"):
+        shutil.rmtree(spill, ignore_errors=True)
     if interrupted:
         raise InterruptedRunError(
             f"interrupted; what was measured ({len(run.outputs)} output rows) is kept in {run.folder}"

@@ -27,13 +27,18 @@ def replace_all(contents: Mapping[Path, str | bytes]) -> None:
     path = Path()
     try:
         for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
+            target = path.resolve()
+            encoded = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_dir():
                 raise IsADirectoryError(EISDIR, strerror(EISDIR))
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            written.append((Path(temporary), path))
+            if target.exists() and not target.is_file():
+                target.write_bytes(encoded)  # a device or a pipe is written to, never replaced
+                continue
+            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            written.append((Path(temporary), target))
             with os.fdopen(handle, "wb") as file:
-                file.write(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+                file.write(encoded)
                 file.flush()
                 os.fsync(file.fileno())
         for temporary_path, path in written:

@@ -14,6 +14,10 @@ SQNR_CAP_DB = 160.0
 """SQNR of two equal tensors: float64 sums of float32 values resolve no more."""
 
 
+SPILL_PREFIX = "reference-"
+"""Before the names of the folders into which workers spill reference outputs."""
+
+
 class Stage(StrEnum):
     """The step of a case that was under way; a failed row names it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from harness.records import Case, OutputRow, QuantizerRow, Stage
 from harness.suite import Sizes
-from harness.worker import GroupJob, describe_model, run_group, start_worker
+from harness.worker import GroupJob, describe_models, run_group, start_worker
 
 _POLL_SECONDS = 0.2
 
@@ -49,13 +50,16 @@ class GroupResult:
 
 
 class Workers:
-    """A pool of spawned measuring processes; a context manager that leaves none behind."""
+    """Spawned measuring processes, a fresh one for each task; a context manager that leaves none behind.
+
+    What one adapter or upstream does to torch's global state can so never reach another model's numbers.
+    """
 
     def __init__(self, count: int, timeout: float) -> None:
         self._timeout = timeout
         # Spawned, not forked: a process forked after OpenMP has run can hang, and pins are read at library load.
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPool(max_workers=count, initializer=start_worker, context=context)
+        self._pool = ProcessPool(max_workers=count, max_tasks=1, initializer=start_worker, context=context)
 
     def __enter__(self) -> Workers:
         return self
@@ -68,17 +72,26 @@ class Workers:
         self._pool.join()
 
     def sizes(self, start: Path, models: Iterable[str]) -> Sizes:
-        """Sizes of each adapter of the workspace at `start`; None for one whose import raises, hangs or kills."""
-        described = {
-            name: self._pool.schedule(describe_model, args=(start, name), timeout=self._timeout) for name in models
+        """Sizes of each adapter of the workspace at `start`; None for one that cannot be imported.
+
+        One process describes them all; if an import hangs or kills it, each gets a process of its own.
+        """
+        names = list(models)
+        described = self._pool.schedule(describe_models, args=(start, names), timeout=self._timeout)
+        if described.exception() is None:
+            sizes: Sizes = described.result()
+            return sizes
+        alone = {
+            name: self._pool.schedule(describe_models, args=(start, [name]), timeout=self._timeout) for name in names
         }
-        wait(described.values())
-        return {name: None if future.exception() else future.result() for name, future in described.items()}
+        wait(alone.values())
+        return {name: None if future.exception() else future.result()[name] for name, future in alone.items()}
 
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
         """Measure all jobs, each within the time limit, and read their part files as they grow.
 
-        The flag says that Ctrl-C ended it early: the results are those until then, and the workers have ended.
+        The flag says that Ctrl-C ended it early: the results are those until then, and the workers have ended. From
+        then on this process ignores Ctrl-C, so that a second one cannot keep it from storing them.
         """
         results = [GroupResult(job) for job in jobs]
         readers = [_PartReader(result) for result in results]
@@ -90,6 +103,8 @@ class Workers:
                 for reader in readers:
                     reader.read(on_progress)
         except KeyboardInterrupt:
+            for interruption in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(interruption, signal.SIG_IGN)
             self._end()
             for reader in readers:
                 reader.read(on_progress)

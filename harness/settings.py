@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -79,7 +80,11 @@ class _Match(_Settings):
         if any(getattr(self, name) != "*" for name in foreign):
             return False
         names = {"model", "size", "weights", "flow", "variant", "point", "output", "quantizer"} - set(foreign)
-        return all(fnmatchcase(getattr(row, name), getattr(self, name)) for name in names)
+        # By name or by pattern: the harness's own `cat.tensors[0]` would not match itself as a pattern.
+        return all(
+            getattr(row, name) == getattr(self, name) or fnmatchcase(getattr(row, name), getattr(self, name))
+            for name in names
+        )
 
     def expired(self, today: datetime.date) -> bool:
         """Whether `until` has passed; the day itself still counts."""
@@ -162,6 +167,8 @@ def parse_settings(table: object, file: Path) -> Settings:
         more = f"; and {error.error_count() - 1} more" if error.error_count() > 1 else ""
         raise ConfigError(f"{file}: {where}: {first['msg'].lower()}{given}{more}") from None
     for name, suite in settings.suites.items():
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise ConfigError(f"{file}: tool.sqnr.suites: {name!r} cannot be a suite's name: letters, digits, . _ -")
         _check_tolerance_names(suite.tolerance, f"{file}: tool.sqnr.suites.{name}.tolerance")
     for index, item in enumerate(settings.override):
         _check_tolerance_names(item.tolerance, f"{file}: tool.sqnr.override.{index}.tolerance")

@@ -79,7 +79,7 @@ def create_run(
     now = datetime.now(UTC)
     stem = f"{now:%Y%m%d-%H%M%S}-{plan.suite}"
     for attempt in range(1000):
-        folder = reports / (f"{stem}-{attempt}" if attempt else stem)
+        folder = reports / (f"{stem}-{attempt:03d}" if attempt else stem)
         try:
             reports.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
@@ -113,6 +113,10 @@ def load_run(folder: Path) -> Run:
             tuple(Case(*cells) for cells in header["planned_by_any_suite"]),
         )
         run = Run(folder, plan, header["seed"], header["environment"], header["started"], header["status"])
+        if not isinstance(run.environment, dict) or not isinstance(run.environment.get("stack", {}), dict):
+            raise TypeError("environment must be an object, and its stack too")
+        if run.status not in (COMPLETE, RUNNING, INTERRUPTED) or not isinstance(plan.suite, str):
+            raise ValueError(f"status {run.status!r} or suite {plan.suite!r}")
         run.weights_source, run.seconds = header["weights_source"], header["seconds"]
         run.weight_hashes = header["weight_hashes"]
     except (OSError, ValueError, KeyError, TypeError) as error:

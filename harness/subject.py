@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.utils import _pytree
 from harness.adapter import Adapter, Batch
 from harness.errors import AdapterError
 from harness.measure.metrics import OutputStats, Top1
-from harness.records import Case, OutputRow, Point, Status
+from harness.records import SPILL_PREFIX, Case, OutputRow, Point, Status
 
 JITTER = 1e-6
 """Relative size of the jitter that measures a row's noise floor: about what another summation order does."""
@@ -24,12 +25,20 @@ JITTER = 1e-6
 class Subject:
     """A float model, its batches, and its fp32 eager outputs, computed before any upstream code sees the model.
 
-    Reference outputs are spilled to a temporary folder batch by batch, so memory does not grow with the evaluation
-    set. With `jitter`, floating inputs are multiplied by 1 + 1e-6 N(0, 1) drawn from that seed (the parameters are,
-    where a model has no floating input).
+    Reference outputs are spilled to a temporary folder in `spill` batch by batch, so memory does not grow with the
+    evaluation set. With `jitter`, floating inputs are multiplied by 1 + 1e-6 N(0, 1) drawn from that seed (the
+    parameters are, where a model has no floating input).
     """
 
-    def __init__(self, adapter: Adapter, size: str, weights: str, seed: int, jitter: int | None = None) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        size: str,
+        weights: str,
+        seed: int,
+        jitter: int | None = None,
+        spill: Path | None = None,
+    ) -> None:
         self._adapter = adapter
         self._size = size
         self._seed = seed
@@ -37,12 +46,19 @@ class Subject:
         self.outputs = adapter.SIZES[size].outputs
         self._labelled = adapter.SIZES[size].labelled
         self.model = adapter.build(size, weights, seed)
-        if not isinstance(self.model, torch.nn.Module) or self.model.training:
-            raise AdapterError(f"{adapter.__name__}.build({size!r}) must return a torch.nn.Module in eval mode")
-        self._spill = tempfile.TemporaryDirectory(prefix="sqnr-reference-")
+        if not isinstance(self.model, torch.nn.Module):
+            raise AdapterError(f"{adapter.__name__}.build({size!r}) must return a torch.nn.Module")
+        training = [name for name, module in self.model.named_modules() if module.training]
+        if training:
+            where = training[0] or "the model itself"
+            raise AdapterError(f"{adapter.__name__}.build({size!r}) must return eval mode, but {where} is in training")
+        self._spill = tempfile.TemporaryDirectory(prefix=SPILL_PREFIX, dir=spill)
         self.inputs: tuple[torch.Tensor, ...] = ()
         self._shapes: list[tuple[tuple[int, ...], torch.dtype]] = []
+        before = self.weights_digest()
         self._compute_reference()
+        if jitter is None and self.weights_digest() != before:
+            raise AdapterError(f"{adapter.__name__}: the model changes its own parameters or buffers when it runs")
 
     def close(self) -> None:
         """Remove the spilled reference outputs."""
@@ -91,12 +107,13 @@ class Subject:
                     f"batch {_describe(self._shapes)}; graphs are exported for one shape"
                 )
             if self._jitter is None:
-                yield batch
+                # A model or graph may write into its inputs, and an adapter may keep them.
+                yield Batch(tuple(value.clone() for value in batch.inputs), batch.labels)
                 continue
             inputs = tuple(
                 value * (1 + JITTER * torch.randn(value.shape, generator=generator))
                 if value.is_floating_point()
-                else value
+                else value.clone()
                 for value in batch.inputs
             )
             yield Batch(inputs, batch.labels)
@@ -144,6 +161,8 @@ class Subject:
 
 def flatten(outputs: Any) -> list[torch.Tensor]:
     """The tensors of a model's result (tensor, tuple, dict, dataclass), in order."""
+    if is_dataclass(outputs) and not isinstance(outputs, type):
+        outputs = [getattr(outputs, field.name) for field in fields(outputs)]
     return [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 

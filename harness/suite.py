@@ -17,6 +17,8 @@ from harness.settings import Settings, Suite
 UNKNOWN_WEIGHTS = "unknown"
 """Weights kind of a case whose adapter cannot be imported; its rows say why."""
 AD_HOC = "ad-hoc"
+FILE = "file:"
+"""Before the name of a checkpoint, in the place of a weights kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,17 @@ class Plan:
         """Which baseline rows this plan's run answers for: its own cases, and orphans.
 
         An orphan is a case that no suite plans any more, such as one of a model that was removed. Whole suites
-        answer for the orphans of the size and weights they plan; filtered runs for their own cases only.
+        answer for the orphans of the size they plan; filtered runs for their own cases only. Weights from a file are
+        nobody's orphans: no suite can plan them.
         """
         own, every = frozenset(self.cases), frozenset(self.planned_by_any_suite)
-        kinds = frozenset() if self.filtered else frozenset((case.size, case.weights) for case in self.cases)
-        return lambda case: case in own or ((case.size, case.weights) in kinds and case not in every)
+        sizes = frozenset() if self.filtered else frozenset(case.size for case in self.cases)
+
+        def answers_for(case: Case) -> bool:
+            orphan = case.size in sizes and case not in every and not case.weights.startswith(FILE)
+            return case in own or orphan
+
+        return answers_for
 
 
 Sizes = Mapping[str, Mapping[str, Size] | None]
@@ -78,7 +86,7 @@ def resolve_weights(selection: Selection, sizes: Sizes) -> tuple[Selection, str 
         raise UsageError(
             f"--weights {selection.weights}: no such file or folder, nor a kind of weights ({', '.join(sorted(kinds))})"
         )
-    return replace(selection, weights=f"file:{path.name}"), str(path.resolve())
+    return replace(selection, weights=f"{FILE}{path.name}"), str(path.resolve())
 
 
 def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
@@ -94,19 +102,27 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
     )
     if selection.suite:
         settings.suite(selection.suite)
-    cases = [case for case in _suite_cases(_suite(selection, settings), sizes) if _wanted(case, selection)]
+    cases = [case for case in _suite_cases(_suite(selection, settings, sizes), sizes) if _wanted(case, selection)]
     if not cases:
         raise NothingMeasuredError(
-            f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection)}"
+            f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection, sizes)}"
         )
     every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, sizes)}
     return Plan(selection.suite_name, selection.filtered, tuple(sorted(cases)), tuple(sorted(every)))
 
 
-def _suite(selection: Selection, settings: Settings) -> Suite:
+def _suite(selection: Selection, settings: Settings, sizes: Sizes) -> Suite:
     if selection.suite_name != AD_HOC:
-        return settings.suite(selection.suite_name)
-    return Suite(size=selection.size or "small", weights=selection.weights)
+        suite = settings.suite(selection.suite_name)
+        return suite.model_copy(update={"weights": selection.weights}) if selection.weights else suite
+    size = selection.size or _only_size_with(selection.weights, sizes) or "small"
+    return Suite(size=size, weights=selection.weights)
+
+
+def _only_size_with(weights: str | None, sizes: Sizes) -> str | None:
+    """The size that a kind of weights exists for, if there is just one: `pretrained` means full."""
+    found = {size for known in sizes.values() for size, one in (known or {}).items() if weights in one.weights}
+    return found.pop() if len(found) == 1 else None
 
 
 def _wanted(case: Case, selection: Selection) -> bool:
@@ -122,21 +138,27 @@ def _wanted(case: Case, selection: Selection) -> bool:
 
 def _suite_cases(suite: Suite, sizes: Sizes) -> list[Case]:
     fixes = fix_table.installed()
-    models = _matching(suite.models, sizes)
-    flows = _matching(suite.flows, flow_table.names())
+    models = _matching("model", suite.models, sizes)
+    flows = _matching("flow", suite.flows, flow_table.names())
     cases = []
     for model in models:
         known = sizes[model]
         if known is not None and suite.size not in known:
             continue
-        weights = suite.weights or (known[suite.size].weights[0] if known is not None else UNKNOWN_WEIGHTS)
+        offered = known[suite.size].weights if known is not None else (UNKNOWN_WEIGHTS,)
+        weights = suite.weights or offered[0]
+        if known is not None and weights not in offered and not weights.startswith(FILE):
+            continue
         for flow in flows:
             cases += [Case(model, suite.size, weights, flow, name) for name in fix_table.variants(flow, fixes)]
     return cases
 
 
-def _matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
-    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+def _matching(kind: str, patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Names that fit any pattern; a pattern that is a plain name must be one of them."""
+    known = list(names)
+    _check_names(kind, (pattern for pattern in patterns if not set(pattern) & set("*?[")), known)
+    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def _check_names(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
@@ -145,7 +167,7 @@ def _check_names(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None
             raise unknown_name(kind, name, known)
 
 
-def _filters(selection: Selection) -> str:
+def _filters(selection: Selection, sizes: Sizes) -> str:
     parts = {
         "-m": ",".join(selection.models),
         "-f": ",".join(selection.flows),
@@ -153,4 +175,6 @@ def _filters(selection: Selection) -> str:
         "--size": selection.size or "",
         "--weights": selection.weights or "",
     }
-    return " ".join(f"{flag} {value}" for flag, value in parts.items() if value) or "this workspace (it has no models)"
+    return " ".join(f"{flag} {value}" for flag, value in parts.items() if value) or (
+        "any model of this workspace" if sizes else "this workspace (it has no models)"
+    )

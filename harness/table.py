@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from harness.errors import TableError
-from harness.records import STATUSES, Granularity, Mode, OutputRow, Point, QuantizerRow, QuantizerStatus, Role
+from harness.records import STATUSES, Granularity, Mode, OutputRow, Point, QuantizerRow, QuantizerStatus, Role, Status
 
 T = TypeVar("T", OutputRow, QuantizerRow)
 
 _CONFLICT_MARKERS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")
-_INTEGER = re.compile(r"-?[0-9]+")
+_NEEDED: dict[tuple[str, str], tuple[str, ...]] = {
+    ("OutputRow", Status.MEASURED): ("sqnr_db",),
+    ("OutputRow", Status.EXACT): ("sqnr_db",),
+    ("OutputRow", Status.ZERO_SIGNAL): ("max_abs_err",),
+    ("QuantizerRow", QuantizerStatus.QUANTIZED): ("lo", "hi"),
+}
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _LARGEST_INTEGER = 2**63
 _VOCABULARY = {
@@ -68,6 +74,7 @@ def parse(path: Path, row_type: type[T]) -> list[T]:
                 for name, cell in zip(columns, cells, strict=True)
             }
             row = row_type(**values)
+            _check_complete(where, row)
             if row.key in seen:
                 raise TableError(f"{where}: duplicate key {'/'.join(row.key)}, first on line {seen[row.key]}")
             seen[row.key] = reader.line_num
@@ -75,6 +82,14 @@ def parse(path: Path, row_type: type[T]) -> list[T]:
     except csv.Error as error:
         raise TableError(f"{path}:{reader.line_num}: {error}") from None
     return rows
+
+
+def _check_complete(where: str, row: OutputRow | QuantizerRow) -> None:
+    """A blanked cell would switch its check off, so a measured row has the numbers it is judged by."""
+    needed = _NEEDED.get((type(row).__name__, row.status), ())
+    absent = [name for name in needed if getattr(row, name) is None]
+    if absent:
+        raise TableError(f"{where}: column {absent[0]}: empty, but the row's status is {row.status}")
 
 
 def _read(path: Path) -> str:

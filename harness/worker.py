@@ -5,10 +5,11 @@ The part file is the only channel to the parent, so what was measured survives w
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
+import os
 import signal
+import threading
 import time
 import traceback
 import warnings
@@ -50,15 +51,39 @@ class GroupJob:
 def start_worker() -> None:
     """Ctrl-C is the parent's to handle: it keeps what was measured and ends its workers itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)  # standard output is for results; what an adapter or an upstream prints is not one
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     warnings.simplefilter("ignore")  # upstream deprecations are not what a run is about
 
 
-def describe_model(start: Path, name: str) -> dict[str, Size]:
-    """Sizes of an adapter of the workspace at `start`; raises whatever keeps it from being imported."""
+def _end_with_parent(parent: int) -> None:
+    """Leave when the parent was killed: nobody would read what this process goes on to measure."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def describe_models(start: Path, names: list[str]) -> dict[str, dict[str, Size] | None]:
+    """Sizes of adapters of the workspace at `start`; None for one whose import raises.
+
+    Plain `Size` objects: the parent cannot unpickle a class that only an adapter knows.
+    """
     from harness.workspace import find_workspace
 
     logging.disable(logging.WARNING)
-    return dict(find_workspace(start).load_adapter(name).SIZES)
+    workspace = find_workspace(start)
+    found: dict[str, dict[str, Size] | None] = {}
+    for name in names:
+        try:
+            sizes = workspace.load_adapter(name).SIZES
+            found[name] = {
+                str(size): Size(tuple(one.weights), tuple(one.outputs), one.labelled, float(one.cost))
+                for size, one in sizes.items()
+            }
+        except Exception:
+            # It is planned all the same, and measuring it makes the row that says why.
+            found[name] = None
+    return found
 
 
 def run_group(job: GroupJob) -> None:
@@ -75,7 +100,6 @@ def run_group(job: GroupJob) -> None:
             # Whatever stopped the group before or between its cases: the parent turns it into rows for all it owed.
             emit(broken=f"{type(error).__name__}: {error}")
             _log(job, "".join(traceback.format_exception(error)))
-    gc.collect()  # the next group's model comes into the same process, and graphs refer to themselves
 
 
 def _measure(job: GroupJob, emit: Any) -> None:
@@ -92,7 +116,8 @@ def _measure(job: GroupJob, emit: Any) -> None:
     first = job.cases[0]
     adapter = workspace.load_adapter(first.model)
     with torch.no_grad():
-        subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter)
+        subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, job.part.parent)
+    torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
     try:
         emit(weights=subject.weights_digest())
         pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)))

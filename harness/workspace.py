@@ -10,13 +10,14 @@ import hashlib
 import importlib.util
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.adapter import Adapter
+from harness.adapter import Adapter, Size
 from harness.environment import platform_name
 from harness.errors import AdapterError, ConfigError, UsageError, unknown_name
 from harness.settings import Settings, parse_settings
@@ -52,7 +53,8 @@ class Workspace:
 
     def model_names(self) -> list[str]:
         """Adapters in the models folder and those added by other packages."""
-        found = {path.stem for path in self.models.glob("*.py") if not path.stem.startswith("_")}
+        files = (path.stem for path in self.models.glob("*.py"))
+        found = {name for name in files if name.isidentifier() and not name.startswith("_")}
         return sorted({*found, *entry_points(group=ENTRY_POINTS).names})
 
     def load_adapter(self, name: str) -> Adapter:
@@ -69,8 +71,22 @@ class Workspace:
         for attribute in _REQUIRED:
             if not hasattr(module, attribute):
                 raise AdapterError(f"{where}: lacks {attribute}; see the docstring of harness/adapter.py")
+        _check_sizes(where, module.SIZES)
         adapter: Adapter = module
         return adapter
+
+
+def _check_sizes(where: str, sizes: object) -> None:
+    """Raise `AdapterError` for a SIZES that could not be planned or would merge two outputs into one row."""
+    if not isinstance(sizes, Mapping) or not all(isinstance(size, Size) for size in sizes.values()):
+        raise AdapterError(f"{where}: SIZES must map names to harness.adapter.Size")
+    for name, size in sizes.items():
+        for field, values in (("weights", size.weights), ("outputs", size.outputs)):
+            named = isinstance(values, tuple) and all(isinstance(value, str) and value for value in values)
+            if not named or not values or len(set(values)) != len(values):
+                raise AdapterError(f"{where}: SIZES[{name!r}].{field} must be distinct names, not {values!r}")
+        if size.labelled is not None and size.labelled not in size.outputs:
+            raise AdapterError(f"{where}: SIZES[{name!r}].labelled: {size.labelled!r} is not among its outputs")
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
@@ -108,5 +124,9 @@ def load_module(folder: Path, name: str) -> ModuleType:
         module.__path__ = [str(folder)]
         sys.modules[package] = module
         if spec.loader is not None and init.exists():
-            spec.loader.exec_module(module)
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[package]
+                raise
     return importlib.import_module(f"{package}.{name}")

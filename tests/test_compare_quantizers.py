@@ -125,7 +125,6 @@ def test_the_worst_channel_counts_even_when_the_mean_is_better() -> None:
         ("role", "weight"),
         ("mode", "dynamic"),
         ("status", "unquantized"),
-        ("status", "nonfinite"),
         ("share_group", "other"),
     ],
 )
@@ -221,4 +220,22 @@ ANY_QUANTIZER = st.builds(
 @given(ANY_QUANTIZER, ANY_QUANTIZER)
 def test_any_two_quantizers_can_be_judged(old: QuantizerRow, new: QuantizerRow) -> None:
     assert judge(old, new).outcome in (OK, CHANGED, REGRESSED)
-    assert judge(old, old).outcome is OK
+    assert judge(old, old).outcome is (REGRESSED if old.status == "nonfinite" else OK)
+
+
+def test_a_scale_that_is_not_finite_always_fails() -> None:
+    spoiled = quantizer_row(status="nonfinite", lo=None, hi=None, scale=None)
+    assert judge(spoiled, spoiled).outcome is REGRESSED
+
+
+def test_a_parameters_own_error_is_held_to_half_a_decibel_and_an_activations_to_one_and_a_half() -> None:
+    for role, worse, worst in (("weight", 0.5, 0.6), ("activation", 1.5, 1.6)):
+        accepted = quantizer_row(role=role, sqnr_db=40.0)
+        assert judge(accepted, quantizer_row(role=role, sqnr_db=40.0 - worse)).outcome is OK
+        assert judge(accepted, quantizer_row(role=role, sqnr_db=40.0 - worst)).outcome is REGRESSED
+
+
+@pytest.mark.parametrize("field", ["sqnr_db", "sqnr_min_db", "clip_fraction"])
+def test_a_blanked_cell_does_not_switch_its_check_off(field: str) -> None:
+    measured = quantizer_row(sqnr_db=40.0, sqnr_min_db=30.0, clip_fraction=0.0)
+    assert judge(replace(measured, **{field: None}), measured).outcome is REGRESSED

@@ -54,6 +54,20 @@ BROKEN = {
     "zero": TINY.replace("model[2].weight.data *= GAIN", "model[2].weight.data *= 0; model[2].bias.data *= 0"),
     "syntax": "def build(:\n",
     "lacks": "SIZES = {}\n",
+    "training": TINY.replace("nn.ReLU()", "nn.Dropout()").replace(").eval()", ").eval(); model[1].train()"),
+    "stateful": TINY.replace("nn.ReLU()", "Counter()").replace(
+        "def build",
+        "class Counter(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.register_buffer('calls', torch.zeros(1))\n\n"
+        "    def forward(self, x):\n"
+        "        self.calls += 1\n"
+        "        return torch.relu(x)\n\n\n"
+        "def build",
+    ),
+    "twins": TINY.replace('("logits",)', '("logits", "logits")'),
+    "foreign": TINY.replace("SIZES = {", "class S(Size):\n    pass\n\n\nSIZES = {").replace(": Size(", ": S("),
     "dies": TINY.replace("    with torch.random", "    import os; os._exit(9)\n    with torch.random"),
     "good": TINY,
 }
@@ -79,6 +93,9 @@ def test_a_good_model_is_measured_whatever_its_neighbours_do(broken):
         ("raises", "failed:load", "RuntimeError: no such weights"),
         ("arity", "failed:load", "declares 2 outputs (logits, boxes) for size 'small', but the model returned 1"),
         ("syntax", "failed:load", "cannot be imported: SyntaxError"),
+        ("training", "failed:load", "must return eval mode, but 1 is in training"),
+        ("stateful", "failed:load", "the model changes its own parameters or buffers when it runs"),
+        ("twins", "failed:load", "SIZES['small'].outputs must be distinct names, not ('logits', 'logits')"),
         ("dies", "failed:load", "the measuring process died (exit code 9)"),
     ],
 )
@@ -86,6 +103,10 @@ def test_an_adapter_that_breaks_becomes_failed_rows_with_the_reason(broken, name
     rows = broken[1][name]
     assert rows
     assert all(f",{status}," in row and error in row for row in rows), rows
+
+
+def test_a_class_of_the_adapters_own_in_sizes_does_not_stop_the_others(broken):
+    assert [row.split(",")[7] for row in broken[1]["foreign"]] == ["measured", "exact", "exact"]
 
 
 def test_an_adapter_without_the_planned_size_is_not_planned(broken):
@@ -223,10 +244,15 @@ def test_two_runs_at_once_get_two_folders_and_the_same_bytes(tmp_path):
         assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
 
 
+POLLUTING = TINY.replace("def build", "torch.set_default_dtype(torch.float64)\n\n\ndef build").replace(
+    "    model[2]", "    torch.set_num_threads(2)\n    torch.use_deterministic_algorithms(True)\n    model[2]"
+)
+
+
 def test_workers_and_case_order_do_not_change_a_byte(tmp_path):
-    """One process, two, and one that takes the cases in another order."""
+    """One process at a time, two, and another order; one of the models does what it likes to torch's global state."""
     settings = SETTINGS.replace('["x86-static"]', '["x86-static", "x86-dynamic", "arm-static-s8s8f32-per-tensor"]')
-    folder = make_workspace(tmp_path, settings, a=TINY, b=TINY.replace("GAIN = 1.0", "GAIN = 3.0"))
+    folder = make_workspace(tmp_path, settings, a=TINY, b=POLLUTING)
     measured = []
     for args in (("-j", "1"), ("-j", "2"), ("-j", "1", "--shuffle", "7")):
         assert sqnr(folder, "run", *args).returncode == 0

@@ -71,8 +71,8 @@ def test_every_finite_float64_comes_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, first: float | None, second: float | None
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "floats.csv"
-    (row,) = read(file, table.render([output_row(sqnr_db=first, cosine=second)], OutputRow))
-    for given_, got in ((first, row.sqnr_db), (second, row.cosine)):
+    (row,) = read(file, table.render([output_row(sqnr_min_db=first, cosine=second)], OutputRow))
+    for given_, got in ((first, row.sqnr_min_db), (second, row.cosine)):
         assert got is None if given_ is None else got is not None
         assert given_ is None or struct.pack("<d", got) == struct.pack("<d", given_)
 

@@ -75,7 +75,7 @@ class QuantizerStats:
         # Only which codes occur matters, so eight bits may be counted as they lie: no copy, no shift.
         flat = codes.contiguous().reshape(-1)
         indices = flat.view(torch.uint8) if flat.element_size() == 1 else flat.to(torch.int64) - qparams.quant_min
-        used = torch.bincount(indices, minlength=count) > 0
+        used = torch.bincount(indices, minlength=256 if flat.element_size() == 1 else count) > 0
         self._used = used if self._used is None else self._used | used
 
     def _add_values(self, x: torch.Tensor, qparams: QParams) -> None:

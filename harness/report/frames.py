@@ -10,6 +10,7 @@ import pandas as pd
 from harness.judge import coverage
 from harness.records import OutputRow, Point, QuantizerRow
 
+_MOST_COLUMNS = 12
 _CASE = ["model", "size", "weights", "flow", "variant"]
 
 
@@ -30,7 +31,8 @@ def sqnr_matrix(rows: Iterable[OutputRow], point: Point = Point.CONVERTED) -> pd
     frame["column"] = frame["model"] + "/" + frame["size"] + " " + frame["output"]
     text = frame["sqnr_db"].map(lambda value: f"{value:.1f}", na_action="ignore").astype(object)
     frame["value"] = text.where(frame["sqnr_db"].notna(), frame["status"])
-    return frame.pivot(index="line", columns="column", values="value").fillna("").rename_axis(None)
+    matrix = frame.pivot(index="line", columns="column", values="value").fillna("").rename_axis(None)
+    return matrix if len(matrix.columns) <= _MOST_COLUMNS else matrix.transpose().rename_axis(None)
 
 
 def coverage_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
-from harness.records import Finding, Outcome, OutputRow, Row, Verdict
+from harness.records import NEVER_GOOD, Finding, Outcome, OutputRow, QuantizerStatus, Row, Verdict
 
 UNITS = {
     "sqnr_db": "SQNR",
@@ -99,13 +100,23 @@ def row_value(row: Row | None) -> str:
     return f"[{number('lo', row.lo)}, {number('hi', row.hi)}]"
 
 
-def accept_command(verdicts: Iterable[Verdict]) -> str:
-    """The command that makes what was measured the baseline; empty if nothing of it can be accepted as it is."""
+def accept_command(verdicts: Iterable[Verdict], run: str = "") -> str:
+    """The command that makes what was measured the baseline; empty if nothing of it can be accepted as it is.
+
+    `run` is named where it is not the latest one.
+    """
     settled = (Outcome.OK, Outcome.FAILED)
-    verdicts = [item for item in verdicts if item.outcome not in settled and not item.waived]
+    verdicts = [item for item in verdicts if item.outcome not in settled and not item.waived and not _never_good(item)]
     if not verdicts:
         return ""
     models = sorted({item.case.model for item in verdicts})
     flows = sorted({item.case.flow for item in verdicts})
-    narrow = "".join(f" -m {name}" for name in models) + (f" -f {flows[0]}" if len(flows) == 1 else "")
-    return f'sqnr accept{narrow} --because "..."'
+    narrow = "".join(f" -m {shlex.quote(name)}" for name in models)
+    narrow += f" -f {shlex.quote(flows[0])}" if len(flows) == 1 else ""
+    return f'sqnr accept{f" {shlex.quote(run)}" if run else ""}{narrow} --because "..."'
+
+
+def _never_good(item: Verdict) -> bool:
+    """Whether accept would refuse the row whatever is named."""
+    spoiled = (*NEVER_GOOD, QuantizerStatus.NONFINITE)
+    return any(finding.field == "status" and finding.new in spoiled for finding in item.findings)

@@ -25,7 +25,7 @@ _COLOURS = {
     Outcome.FAILED: "yellow",
 }
 MEANING = {
-    ExitCode.OK: "every row is as accepted",
+    ExitCode.OK: "every row is as accepted or waived",
     ExitCode.REGRESSED: "numerics got worse or changed",
     ExitCode.STALE: "nothing is worse, but the baseline is out of date",
     ExitCode.INCOMPLETE: "some rows failed or are missing",
@@ -40,7 +40,9 @@ def console() -> Console:
     return made if made.is_terminal else Console(width=200)
 
 
-def print_judgement(console: Console, judgement: Judgement, most: int = _MOST_LINES, *, advise: bool = True) -> None:
+def print_judgement(
+    console: Console, judgement: Judgement, most: int = _MOST_LINES, *, advise: bool = True, run: str = ""
+) -> None:
     """Worst rows first, then counts, notes and the verdict line; with `advise`, the next command too."""
     notable = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
     for verdict in notable[:most]:
@@ -51,7 +53,7 @@ def print_judgement(console: Console, judgement: Judgement, most: int = _MOST_LI
     for note in judgement.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True, highlight=False)
     _print_verdict_line(console, judgement)
-    command = phrases.accept_command(notable)
+    command = phrases.accept_command(notable, run)
     if advise and command:
         console.print(f"If intended: {escape(command)}", soft_wrap=True, highlight=False)
 
@@ -61,6 +63,8 @@ def _print_verdict_line(console: Console, judgement: Judgement) -> None:
     parts = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     code = judgement.exit_code
     colour = {ExitCode.OK: "green", ExitCode.STALE: "cyan"}.get(code, "red")
+    waived = sum(1 for verdict in judgement.verdicts if verdict.waived)
+    parts += f"; {waived} of them waived" if waived else ""
     console.print(f"[bold {colour}]{MEANING[code]}[/]: {parts or 'no rows'} (exit {int(code)})", highlight=False)
 
 

@@ -18,8 +18,9 @@ def accept(
 ) -> None:
     """Accept rows of a run. Raises `AcceptRefusedError` or `UsageError` before anything is measured or written."""
     workspace.check_writable()
-    check_acceptable(run, request)
-    proposal = propose(run, request, _present(workspace), None)
+    present = _present(workspace)
+    check_acceptable(run, request, present)
+    proposal = propose(run, request, present, None)
     out = console()
     print_proposal(out, proposal)
     if dry_run:

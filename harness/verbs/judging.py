@@ -11,9 +11,10 @@ from harness.store import Run
 from harness.workspace import Workspace
 
 
-def judge_and_report(workspace: Workspace, run: Run, *, as_json: bool) -> Judgement:
+def judge_and_report(workspace: Workspace, run: Run, *, as_json: bool, named: bool = False) -> Judgement:
     """Judge a run and write into its folder; prints for people, or verdict.json itself for programs.
 
+    A run that was `named` by the user may not be the latest, so the advice names it too.
     Raises what `judge` raises, after verdict.json has been written for that too.
     """
     path = run.folder / "verdict.json"
@@ -29,6 +30,6 @@ def judge_and_report(workspace: Workspace, run: Run, *, as_json: bool) -> Judgem
     if as_json:
         print(text, end="")
     else:
-        print_judgement(console(), judgement)
+        print_judgement(console(), judgement, run=run.name if named else "")
         console().print(f"run: {run.folder}", markup=False, highlight=False, soft_wrap=True)
     return judgement

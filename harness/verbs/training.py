@@ -11,7 +11,7 @@ from typing import Any
 from pebble import ProcessPool
 
 from harness import environment
-from harness.errors import UsageError, unknown_name
+from harness.errors import AdapterError, UsageError, unknown_name
 from harness.files import replace_all
 from harness.workspace import Workspace, find_workspace
 
@@ -46,7 +46,10 @@ def _train(start: Path, name: str, seed: int) -> str:
     workspace = find_workspace(start)
     adapter: Any = workspace.load_adapter(name)
     begin = time.perf_counter()
-    model = adapter.train(seed)
+    try:
+        model = adapter.train(seed)
+    except Exception as error:
+        raise AdapterError(f"{name}: train({seed}) raised {type(error).__name__}: {error}") from None
     path = workspace.models / "weights" / f"{name}.safetensors"
     content = save({key: value.contiguous() for key, value in model.state_dict().items()})
     replace_all({path: content})
