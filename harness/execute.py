@@ -66,7 +66,7 @@ def _measure(
     on_start: Callable[[Run], None],
     on_progress: Callable[[Progress], None],
 ) -> Run:
-    sizes = workers.sizes(workspace.start, workspace.model_names())
+    sizes = workers.sizes(workspace)
     selection, source = resolve_weights(selection, sizes)
     plan = make_plan(selection, workspace.settings, sizes)
     seed = workspace.settings.seed

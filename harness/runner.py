@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,11 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
+from harness.adapter import Size
 from harness.records import Case, OutputRow, QuantizerRow, Stage
 from harness.suite import Sizes
-from harness.worker import GroupJob, describe_models, run_group, start_worker
+from harness.worker import GroupJob, describe_model, run_group, start_worker
+from harness.workspace import Workspace
 
 _POLL_SECONDS = 0.2
 
@@ -71,21 +73,20 @@ class Workers:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
 
-    def sizes(self, start: Path, models: Iterable[str]) -> Sizes:
-        """Sizes of each adapter of the workspace at `start`; None for one that cannot be imported.
+    def sizes(self, workspace: Workspace) -> Sizes:
+        """Sizes of each adapter; None for one that cannot be imported.
 
-        One process describes them all; if an import hangs or kills it, each gets a process of its own.
+        Those not written out plainly are asked for by importing the adapter in a process of its own.
         """
-        names = list(models)
-        described = self._pool.schedule(describe_models, args=(start, names), timeout=self._timeout)
-        if described.exception() is None:
-            sizes: Sizes = described.result()
-            return sizes
-        alone = {
-            name: self._pool.schedule(describe_models, args=(start, [name]), timeout=self._timeout) for name in names
+        names = workspace.model_names()
+        sizes: dict[str, Mapping[str, Size] | None] = {name: workspace.written_sizes(name) for name in names}
+        asked = {
+            name: self._pool.schedule(describe_model, args=(workspace.start, name), timeout=self._timeout)
+            for name, known in sizes.items()
+            if known is None
         }
-        wait(alone.values())
-        return {name: None if future.exception() else future.result()[name] for name, future in alone.items()}
+        wait(asked.values())
+        return sizes | {name: None if future.exception() else future.result() for name, future in asked.items()}
 
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
         """Measure all jobs, each within the time limit, and read their part files as they grow.

@@ -63,27 +63,19 @@ def _end_with_parent(parent: int) -> None:
     os._exit(1)
 
 
-def describe_models(start: Path, names: list[str]) -> dict[str, dict[str, Size] | None]:
-    """Sizes of adapters of the workspace at `start`; None for one whose import raises.
+def describe_model(start: Path, name: str) -> dict[str, Size]:
+    """Sizes of an adapter of the workspace at `start`; raises whatever keeps it from being imported.
 
     Plain `Size` objects: the parent cannot unpickle a class that only an adapter knows.
     """
     from harness.workspace import find_workspace
 
     logging.disable(logging.WARNING)
-    workspace = find_workspace(start)
-    found: dict[str, dict[str, Size] | None] = {}
-    for name in names:
-        try:
-            sizes = workspace.load_adapter(name).SIZES
-            found[name] = {
-                str(size): Size(tuple(one.weights), tuple(one.outputs), one.labelled, float(one.cost))
-                for size, one in sizes.items()
-            }
-        except Exception:
-            # It is planned all the same, and measuring it makes the row that says why.
-            found[name] = None
-    return found
+    sizes = find_workspace(start).load_adapter(name).SIZES
+    return {
+        str(size): Size(tuple(one.weights), tuple(one.outputs), one.labelled, float(one.cost))
+        for size, one in sizes.items()
+    }
 
 
 def run_group(job: GroupJob) -> None:

@@ -21,6 +21,7 @@ from harness.adapter import Adapter, Size
 from harness.environment import platform_name
 from harness.errors import AdapterError, ConfigError, UsageError, unknown_name
 from harness.settings import Settings, parse_settings
+from harness.sizes import written_sizes
 
 ENTRY_POINTS = "sqnr.models"
 _REQUIRED = ("SIZES", "build", "calibration", "evaluation")
@@ -56,6 +57,16 @@ class Workspace:
         files = (path.stem for path in self.models.glob("*.py"))
         found = {name for name in files if name.isidentifier() and not name.startswith("_")}
         return sorted({*found, *entry_points(group=ENTRY_POINTS).names})
+
+    def written_sizes(self, name: str) -> Mapping[str, Size] | None:
+        """Sizes of an adapter if they can be read without importing it, else None."""
+        path = self.models / f"{name}.py"
+        sizes = written_sizes(path)
+        try:
+            _check_sizes(str(path), sizes)
+        except AdapterError:
+            return None
+        return sizes
 
     def load_adapter(self, name: str) -> Adapter:
         """The adapter called `name`; raises `AdapterError` if it cannot be imported or lacks part of the contract."""

@@ -21,7 +21,7 @@ from harness.errors import WeightsError
 from . import _checkpoints, _digits, _seeding, _synthetic, _training
 
 SIZES = {
-    "small": Size(("trained", "seeded"), ("logits",), labelled="logits"),
+    "small": Size(("trained", "seeded"), ("logits",), labelled="logits", cost=1.3),
     "full": Size(("seeded", "pretrained"), ("last_hidden_state", "pooler_output"), cost=4.0),
 }
 

@@ -18,7 +18,7 @@ from harness.adapter import Batch, Size
 from . import _checkpoints, _digits, _seeding, _synthetic, _training
 
 SIZES = {
-    "small": Size(("trained", "seeded"), ("logits",), labelled="logits"),
+    "small": Size(("trained", "seeded"), ("logits",), labelled="logits", cost=2.5),
     "full": Size(("seeded", "pretrained"), ("logits",), cost=2.0),
 }
 

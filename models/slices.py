@@ -18,10 +18,9 @@ from harness.adapter import Batch, Size
 
 from . import _checkpoints, _digits, _seeding, _synthetic, _training
 
-OUTPUTS = ("digit", "centre", "quadrants")
 SIZES = {
-    "small": Size(("trained", "seeded"), OUTPUTS, labelled="digit"),
-    "full": Size(("seeded",), OUTPUTS),
+    "small": Size(("trained", "seeded"), ("digit", "centre", "quadrants"), labelled="digit"),
+    "full": Size(("seeded",), ("digit", "centre", "quadrants")),
 }
 
 LOW, HIGH = -1.0, 1.7

@@ -16,7 +16,7 @@ from harness.workspace import Workspace
 def inventory(workspace: Workspace) -> dict[str, Any]:
     """Everything `sqnr list` shows, as plain data."""
     with measuring_processes(Options(workers=1)) as workers:
-        sizes = workers.sizes(workspace.start, workspace.model_names())
+        sizes = workers.sizes(workspace)
     return {
         "models": {
             name: None if known is None else {size: list(one.weights) for size, one in known.items()}
