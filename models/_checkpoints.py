@@ -33,6 +33,15 @@ def trained(model: Module, name: str) -> Module:
     return load_into(model, path)
 
 
+def load(model: Module, name: str, weights: str, entry: Any) -> Module:
+    """An image model with weights that are `trained`, `pretrained` (torchvision's enum `entry`) or a file."""
+    if weights == "trained":
+        return trained(model, name)
+    if weights == "pretrained":
+        return published(model, entry)
+    return load_into(model, weights)
+
+
 def check_kind(model: str, size: str, weights: str, kinds: Sequence[str]) -> None:
     """Refuse a `weights` that is neither one of the size's kinds nor something on disk."""
     if weights not in kinds and not Path(weights).exists():

@@ -5,7 +5,6 @@ full is ResNet-50; small is a ResNet of BasicBlocks an eighth as wide, so that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,10 +12,12 @@ from torch import nn
 from torchvision.models import ResNet50_Weights, resnet50
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
-from harness.adapter import Batch, Size
+from harness.adapter import Size
 
 from . import _checkpoints, _digits, _seeding, _synthetic, _training
+from ._images import calibration, evaluation
 
+__all__ = ["SIZES", "build", "calibration", "evaluation", "train"]
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits", cost=1.5),
     "full": Size(("seeded", "pretrained"), ("logits",), cost=1.5),
@@ -44,25 +45,7 @@ def build(size: str, weights: str, seed: int) -> nn.Module:
     model = _seeding.construct(_small if size == "small" else resnet50, seed)
     if weights == "seeded":
         return _seeded(model, size, seed)
-    if weights == "trained":
-        return _checkpoints.trained(model, "resnet")
-    if weights == "pretrained":
-        return _checkpoints.published(model, ResNet50_Weights.DEFAULT)
-    return _checkpoints.load_into(model, weights)
-
-
-def calibration(size: str, seed: int) -> Iterable[Batch]:
-    """Training digits for small, synthetic images for full."""
-    if size == "small":
-        return _digits.calibration(_digits.as_images, seed)
-    return _synthetic.calibration(_synthetic.images, seed)
-
-
-def evaluation(size: str, seed: int) -> Iterable[Batch]:
-    """The 360 held-out digits for small, synthetic images for full."""
-    if size == "small":
-        return _digits.evaluation(_digits.as_images)
-    return _synthetic.evaluation(_synthetic.images, seed)
+    return _checkpoints.load(model, "resnet", weights, ResNet50_Weights.DEFAULT)
 
 
 def train(seed: int) -> nn.Module:

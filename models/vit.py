@@ -6,17 +6,17 @@ quantizer that matches modules does not look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import nn
 from torchvision.models import ViT_B_16_Weights, vit_b_16
 from torchvision.models.vision_transformer import VisionTransformer
 
-from harness.adapter import Batch, Size
+from harness.adapter import Size
 
-from . import _checkpoints, _digits, _seeding, _synthetic, _training
+from . import _checkpoints, _digits, _seeding, _training
+from ._images import calibration, evaluation
 
+__all__ = ["SIZES", "build", "calibration", "evaluation", "train"]
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits"),
     "full": Size(("seeded", "pretrained"), ("logits",), cost=5.0),
@@ -31,25 +31,7 @@ def build(size: str, weights: str, seed: int) -> nn.Module:
     model = _seeding.construct(_small if size == "small" else vit_b_16, seed)
     if weights == "seeded":
         return _seeded(model, seed)
-    if weights == "trained":
-        return _checkpoints.trained(model, "vit")
-    if weights == "pretrained":
-        return _checkpoints.published(model, ViT_B_16_Weights.DEFAULT)
-    return _checkpoints.load_into(model, weights)
-
-
-def calibration(size: str, seed: int) -> Iterable[Batch]:
-    """Training digits for small, synthetic images for full."""
-    if size == "small":
-        return _digits.calibration(_digits.as_images, seed)
-    return _synthetic.calibration(_synthetic.images, seed)
-
-
-def evaluation(size: str, seed: int) -> Iterable[Batch]:
-    """The 360 held-out digits for small, synthetic images for full."""
-    if size == "small":
-        return _digits.evaluation(_digits.as_images)
-    return _synthetic.evaluation(_synthetic.images, seed)
+    return _checkpoints.load(model, "vit", weights, ViT_B_16_Weights.DEFAULT)
 
 
 def train(seed: int) -> nn.Module:
