@@ -224,8 +224,6 @@ def failed_rows(
 
 
 Row = OutputRow | QuantizerRow
-OUTPUT_KEY = ("model", "size", "weights", "flow", "variant", "point", "output")
-QUANTIZER_KEY = ("model", "size", "weights", "flow", "variant", "quantizer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,6 @@ class GroupResult:
     errors: dict[Case, str] = field(default_factory=dict)
     broken: str = ""
 
-    @property
-    def owed(self) -> list[Case]:
-        """Cases without a result."""
-        return [case for case in self.job.cases if case not in self.finished]
-
 
 class Workers:
     """Spawned measuring processes, a fresh one for each task; a context manager that leaves none behind.
