@@ -26,6 +26,7 @@ class Stage(StrEnum):
     PREPARE = "prepare"
     CALIBRATE = "calibrate"
     CONVERT = "convert"
+    EDGE = "edge"
     LOWER = "lower"
     MEASURE = "measure"
 

@@ -1,6 +1,7 @@
-"""Fixes: known upstream defects with an in-process repair, each a variant that is measured beside `released`.
+"""Fixes: known upstream defects, one file each: a probe that measures, and where we can a repair.
 
-A fix comes from another package through the entry-point group `sqnr.fixes`, whose value is a `Fix` object.
+A fix that applies to a flow is a variant of it, measured beside `released`. `BUILTIN` names the file of each fix, whose
+`FIX` is read on use; other packages add theirs through the entry-point group `sqnr.fixes`, whose value is a `Fix`.
 """
 
 from __future__ import annotations
@@ -9,36 +10,68 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 
 from harness.errors import unknown_name
 from harness.records import RELEASED, Stage
 
 ENTRY_POINTS = "sqnr.fixes"
+BUILTIN: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a probe measured on the installed package: `value` in the unit that `Fix.measures` names.
+
+    A string stands for what is no number, such as the error that was raised. `should` is the right value, known from
+    arithmetic or from torch alone; `right` says whether `value` is as good.
+    """
+
+    value: float | str
+    should: float | str
+    right: bool
+
+
+Repair = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One upstream defect and its repair.
+    """One upstream defect.
 
-    `flows` are name patterns such as `x86-*`; `stage` is the earliest stage the repair touches: everything before it
-    is shared with `released`. `repair()` returns a context manager that is undone on exit, also after an exception.
+    `link` is the upstream issue or pull request, `package` the distribution that has the defect, `known` the versions
+    it was measured on. `measures` says what `probe` measures, with its unit; the probe runs the installed package on a
+    tiny graph, and is run again under the repair. `flows` are name patterns such as `x86-*`, none for a defect that
+    no model here meets; `stage` is the earliest stage the repair touches: everything before it is shared with
+    `released`. `repair()` returns a context manager that is undone on exit, also after an exception; it raises
+    `SeamMovedError` where the installed package no longer has the place to repair (`harness.fixes.seams`). `trap` is
+    a tempting half-repair that is known to be wrong; it is measured to show why.
     """
 
     name: str
     link: str
+    package: str
+    known: tuple[str, ...]
     flows: tuple[str, ...]
     stage: Stage
-    repair: Callable[[], AbstractContextManager[None]]
+    measures: str
+    probe: Callable[[], Reading]
+    repair: Repair | None = None
+    trap: Repair | None = None
 
     def applies_to(self, flow: str) -> bool:
         """Whether a flow's variants include this fix."""
-        return any(fnmatchcase(flow, pattern) for pattern in self.flows)
+        return self.repair is not None and any(fnmatchcase(flow, pattern) for pattern in self.flows)
 
 
+@cache
 def installed() -> tuple[Fix, ...]:
     """All fixes known on this machine, by name."""
-    return tuple(sorted((point.load() for point in entry_points(group=ENTRY_POINTS)), key=lambda fix: fix.name))
+    found: list[Fix] = [import_module(module).FIX for module in BUILTIN.values()]
+    found += [point.load() for point in entry_points(group=ENTRY_POINTS)]
+    return tuple(sorted(found, key=lambda fix: fix.name))
 
 
 def variants(flow: str, fixes: tuple[Fix, ...]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import unknown_name
 from harness.records import Point
@@ -42,13 +42,19 @@ class Flow:
     """Distribution that owns the quantizer; its version is recorded."""
     export: Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], torch.fx.GraphModule]
     prepare: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
-    calibrate: Callable[[torch.fx.GraphModule, Iterable[tuple[torch.Tensor, ...]]], None]
+    calibrate: Callable[[torch.fx.GraphModule, Iterable[tuple[torch.Tensor, ...]]], torch.fx.GraphModule | None]
+    """Runs the batches through the prepared graph; returns a graph only where that makes another one."""
     convert: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
+    edge: Callable[[torch.fx.GraphModule, tuple[torch.Tensor, ...]], Any] | None = None
+    """The converted graph as the program that `lower` takes, made once for all variants of the lowering; it must be
+    something that `copy.deepcopy` copies."""
+    lower: Callable[[Any], torch.fx.GraphModule] | None = None
+    """The upstream's pass, as a graph that takes the model's inputs."""
 
     @property
     def points(self) -> tuple[Point, ...]:
         """The points at which this flow's outputs are measured."""
-        return (Point.FLOAT, Point.PREPARED, Point.CONVERTED)
+        return (Point.FLOAT, Point.PREPARED, Point.CONVERTED, *((Point.LOWERED,) if self.lower else ()))
 
 
 def names() -> list[str]:
