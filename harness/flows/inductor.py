@@ -9,39 +9,16 @@ before upstream code is loaded.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.flows import Flow
+from harness.flows.pt2e import calibrate, convert, export_strict, prepare
 
-if TYPE_CHECKING:
-    import torch
+__all__ = ["export_strict", "flow"]
 
 _EPS = 2**-12
 """Smallest scale an observer may choose; the value both released default configurations pass."""
-
-
-def export_strict(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.fx.GraphModule:
-    """The float ATen graph. Strict, as the quantizers' pattern matchers stop at non-strict graphs' extra nodes."""
-    import torch
-
-    exported: torch.fx.GraphModule = torch.export.export(model, inputs, strict=True).module()
-    _forget_exports()
-    return exported
-
-
-def _forget_exports() -> None:
-    """Drop what dynamo left in its own globals: one compiled module, with all its weights, for each strict export.
-
-    `torch._dynamo.functional_export` of torch 2.14 is where exported frames run; a process that exports five BERT-base
-    keeps 2 GB there.
-    """
-    from torch._dynamo import functional_export
-
-    for name in [name for name in vars(functional_export) if name.startswith("__compiled_fn")]:
-        delattr(functional_export, name)
 
 
 def flow(name: str) -> Flow:
@@ -56,9 +33,9 @@ def flow(name: str) -> Flow:
         name=name,
         package="torchao",
         export=export_strict,
-        prepare=partial(_prepare, quantizer),
-        calibrate=_calibrate,
-        convert=_convert,
+        prepare=partial(prepare, quantizer),
+        calibrate=calibrate,
+        convert=convert,
     )
 
 
@@ -111,39 +88,3 @@ def _arm_config(dynamic: bool, unsigned: bool, per_channel: bool) -> Any:
         observer_or_fake_quant_ctr=(PerChannelMinMaxObserver if per_channel else MinMaxObserver).with_args(eps=_EPS),
     )
     return QuantizationConfig(activation, activation, weight, None, is_qat=False)
-
-
-def _prepare(quantizer: Any, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer())
-    _forget_graphs()
-    return prepared
-
-
-def _calibrate(prepared: torch.fx.GraphModule, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
-    for inputs in batches:
-        prepared(*inputs)
-
-
-def _convert(calibrated: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
-
-    converted: torch.fx.GraphModule = convert_pt2e(calibrated)
-    _forget_graphs()
-    return converted
-
-
-def _forget_graphs() -> None:
-    """Empty the cache in which torchao keeps the last 128 graphs it asked for their device.
-
-    `torchao.utils._assert_and_get_unique_device` is an lru_cache over modules: each BERT-base flow would leave 0.5 to
-    1 GB behind.
-    """
-    from torchao import utils
-
-    clear = getattr(getattr(utils, "_assert_and_get_unique_device", None), "cache_clear", None)
-    if clear is not None:
-        clear()
