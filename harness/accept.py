@@ -13,7 +13,7 @@ from harness.baseline import Baseline
 from harness.environment import PINS, platform_name
 from harness.errors import AcceptRefusedError, unknown_name
 from harness.execute import NoiseFloor
-from harness.records import FAILED, NEVER_GOOD, Case, OutputRow, QuantizerRow, QuantizerStatus, Row
+from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row, always_fails
 from harness.store import COMPLETE, Run
 from harness.workspace import Workspace
 
@@ -84,14 +84,8 @@ def check_acceptable(run: Run, request: Request, present: Baseline) -> None:
         )
     _check_environment(run)
     _check_names(run, request, present)
-    wanted = [row for row in run.outputs if request.wants(row)]
-    spoiled = [row for row in run.quantizers if request.wants(row) and row.status == QuantizerStatus.NONFINITE]
-    if spoiled:
-        raise AcceptRefusedError(
-            f"{spoiled[0].case} {spoiled[0].quantizer} has a scale that is not finite ({len(spoiled)} such rows): this "
-            "fails whatever the baseline says; mend it, or accept the other rows by name: -m, -f or --row"
-        )
-    bad = [row for row in wanted if row.status in NEVER_GOOD]
+    rows: list[Row] = [*run.outputs, *run.quantizers]
+    bad = [row for row in rows if request.wants(row) and always_fails(row)]
     if bad:
         raise AcceptRefusedError(
             f"{_name(bad[0])} is {bad[0].status} ({len(bad)} such rows): this fails whatever the baseline says; "
@@ -99,8 +93,11 @@ def check_acceptable(run: Run, request: Request, present: Baseline) -> None:
         )
     broken = [
         row
-        for row in wanted
-        if row.status.startswith(FAILED) and not request.names(row) and not _known_failure(row, present)
+        for row in run.outputs
+        if request.wants(row)
+        and row.status.startswith(FAILED)
+        and not request.names(row)
+        and not _known_failure(row, present)
     ]
     if broken:
         raise AcceptRefusedError(
@@ -142,8 +139,8 @@ def _matches_any(values: set[str], pattern: str) -> bool:
     return any(_matches(value, (pattern,)) for value in values)
 
 
-def _name(row: OutputRow) -> str:
-    return f"{row.case} {row.point} {row.output}"
+def _name(row: Row) -> str:
+    return f"{row.case} {row.point} {row.key[-1]}"
 
 
 def propose(run: Run, request: Request, present: Baseline, noise: NoiseFloor | None) -> Proposal:

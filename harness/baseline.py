@@ -20,7 +20,7 @@ from harness.errors import NoBaselineError, TableError, UsageError
 from harness.files import replace_all
 from harness.records import Case, OutputRow, QuantizerRow
 
-SCHEMA = 1
+SCHEMA = 2
 SIDECAR = "environment.json"
 T = TypeVar("T", OutputRow, QuantizerRow)
 _LOCK_SECONDS = 30
@@ -77,7 +77,10 @@ def _read_sidecar(path: Path) -> list[dict[str, Any]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["schema"] != SCHEMA:
-            raise TableError(f"{path}: schema {content['schema']}, this version reads {SCHEMA}")
+            raise TableError(
+                f"{path}: schema {content['schema']}, this version reads {SCHEMA}; remove the folder, then measure "
+                'again: sqnr run, sqnr accept --because "..."'
+            )
         accepted = list(content["accepted"])
         for entry in accepted:
             if not (isinstance(entry["subjects"], list) and isinstance(entry["stack"], dict)):

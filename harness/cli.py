@@ -187,6 +187,24 @@ def report(run: str | None, output: str | None) -> None:
 
 
 @cli.command()
+@_json
+def fixes(as_json: bool) -> None:
+    """Which installed releases still have which defect.
+
+    Measures each with its probe, as released and repaired. Ends with 4 if the state of a fix is unknown.
+    """
+    from harness.verbs.fixing import as_text, diagnose_all, print_diagnoses
+
+    found = diagnose_all()
+    if as_json:
+        click.echo(as_text(found))
+    else:
+        print_diagnoses(found)
+    unknown = any(diagnosis.state == "unknown" for diagnosis in found)
+    sys.exit(int(ExitCode.INCOMPLETE if unknown else ExitCode.OK))
+
+
+@cli.command()
 @click.argument("base")
 @click.argument("head")
 @_json

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from harness.errors import ExitCode
 from harness.records import (
     FAILED,
-    NEVER_GOOD,
     RELEASED,
     Case,
     Finding,
@@ -22,11 +21,11 @@ from harness.records import (
     OutputRow,
     Point,
     QuantizerRow,
-    QuantizerStatus,
     Role,
     Row,
     Status,
     Verdict,
+    always_fails,
 )
 from harness.settings import Settings, Tolerance
 
@@ -76,20 +75,21 @@ def _join(
         row = new or old
         if row is not None and (new is not None or in_scope(row.case)):
             yield _judge_output(old, new, tolerance_for(row)), row
-    converted = _with_converted(measured)
-    accepted = _with_converted(baseline)
+    graphs, accepted = _known_graphs(measured), _known_graphs(baseline)
     for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
         before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
         quantizer = after or before
         if quantizer is not None and (after is not None or in_scope(quantizer.case)):
-            both_known = quantizer.case in converted and quantizer.case in accepted
+            both_known = (quantizer.case, quantizer.point) in graphs & accepted
             yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
 
 
-def _with_converted(rows: Rows) -> set[Case]:
-    """Cases that got as far as a converted graph, whose set of quantizers is therefore known."""
+def _known_graphs(rows: Rows) -> set[tuple[Case, str]]:
+    """(case, point) of graphs that could be run, whose set of quantizers is therefore known."""
     return {
-        row.case for row in rows.outputs.values() if row.point == Point.CONVERTED and not row.status.startswith(FAILED)
+        (row.case, row.point)
+        for row in rows.outputs.values()
+        if row.point in _QUANTIZED_POINTS and not row.status.startswith(FAILED)
     }
 
 
@@ -104,7 +104,7 @@ def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Toler
         finding = Finding("status", old.status if old else None, new.status)
         failure = replace(verdict, outcome=Outcome.FAILED, findings=(finding,), error=new.error)
         return verdict if known else failure
-    if new.status in NEVER_GOOD:
+    if always_fails(new):
         finding = Finding("status", old.status if old else None, new.status)
         return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), error=new.error, loss_db=math.inf)
     broken = list(_broken_limits(old, new, tolerance))
@@ -164,8 +164,9 @@ def _changed_control(old: OutputRow, new: OutputRow, tolerance: Tolerance) -> It
     """What must stay as it is for two SQNRs to speak of the same thing."""
     if old.status != new.status and (old.sqnr_db is None) != (new.sqnr_db is None):
         yield Finding("status", old.status, new.status)
-    if old.numel != new.numel:
-        yield Finding("numel", old.numel, new.numel)
+    for name in ("numel", "quantize_nodes", "dequantize_nodes", "fix_state"):
+        if getattr(old, name) != getattr(new, name):
+            yield Finding(name, getattr(old, name), getattr(new, name))
     if new.point == Point.FLOAT and old.ref_rms is not None:
         moved = abs((new.ref_rms or 0.0) - old.ref_rms)
         if not moved <= tolerance.ref_rms_rel * old.ref_rms:
@@ -198,8 +199,8 @@ def _judge_quantizer(
 ) -> Verdict:
     row = new or old
     assert row is not None
-    verdict = Verdict(row.case, "quantizer", row.quantizer, Outcome.OK)
-    if new is not None and new.status == QuantizerStatus.NONFINITE:
+    verdict = Verdict(row.case, "quantizer", f"{row.point} {row.quantizer}", Outcome.OK)
+    if new is not None and always_fails(new):
         finding = Finding("status", old.status if old else None, new.status)
         return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), loss_db=math.inf)
     if old is None or new is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness import baseline as baselines
 from harness.compare import Rows, compare, exit_code
 from harness.errors import ExitCode, NoBaselineError
-from harness.records import QuantizerRow, QuantizerStatus, Role, Verdict
+from harness.records import Point, QuantizerRow, QuantizerStatus, Role, Verdict
 from harness.store import COMPLETE, Run
 from harness.workspace import Workspace
 
@@ -98,6 +98,6 @@ class Coverage:
 
 def coverage(rows: list[QuantizerRow]) -> Coverage:
     """Coverage over the rows of one case."""
-    weights = [row for row in rows if row.role == Role.WEIGHT]
+    weights = [row for row in rows if row.role == Role.WEIGHT and row.point == Point.CONVERTED]
     rest = tuple(row.quantizer for row in weights if row.status == QuantizerStatus.UNQUANTIZED)
     return Coverage(len(weights) - len(rest), len(weights), rest)

@@ -55,7 +55,7 @@ class Status(StrEnum):
 FAILED = "failed:"
 STATUSES = frozenset({*Status, *(FAILED + stage for stage in Stage)})
 NEVER_GOOD = frozenset({Status.NONFINITE_ACTUAL, Status.NONFINITE_REFERENCE, Status.MISMATCH})
-"""Statuses that fail even when the baseline says the same."""
+"""Statuses of outputs that fail even when the baseline says the same."""
 
 
 def failed(stage: Stage) -> str:
@@ -93,6 +93,35 @@ class Granularity(StrEnum):
     PER_CHANNEL = "per_channel"
     PER_GROUP = "per_group"
     PER_TOKEN = "per_token"
+
+
+class Cause(StrEnum):
+    """Which generic measure shows that a row is damaged; `harness.measure.cause` says how each is told."""
+
+    CLIPPING = "clipping"
+    STEP_SIZE = "step_size"
+    ZERO_POINT = "zero_point"
+    AXIS = "axis"
+    UNQUANTIZED = "unquantized"
+    FOLDING = "folding"
+    MUTATED_WEIGHTS = "mutated_weights"
+    NONFINITE = "nonfinite"
+    NUMERICS = "numerics"
+
+
+class FixState(StrEnum):
+    """What measuring says of a fix: on a probe's graph (`sqnr fixes`), or in a row on the model itself.
+
+    `needed`: the defect is there and the repair changes it. `upstreamed`: the installed release is already right, so
+    the repair is not applied. `inert`: applied, and no qparam, node or output bit changed: no evidence of anything.
+    `unknown`: the place to repair was not found, or the repair does not do what it is for.
+    """
+
+    NEEDED = "needed"
+    UPSTREAMED = "upstreamed"
+    INERT = "inert"
+    NOT_INSTALLED = "not installed"
+    UNKNOWN = "unknown"
 
 
 class Outcome(StrEnum):
@@ -153,7 +182,9 @@ class OutputRow(_Row):
     `sqnr_db` is over the set, `sqnr_min_db` the worst single sample's, both dB, higher is better, None where the
     status says so. `ref_rms` is the root mean square of the reference, `numel` the elements compared.
     `noise_db` is filled in baselines only: the standard deviation of `sqnr_db` under inputs jittered by 1e-6.
-    `task_metric` is top-1 accuracy in [0, 1] where the adapter has labels for this output.
+    `task_metric` is top-1 accuracy in [0, 1] where the adapter has labels for this output. The four counts are of the
+    graph that was run, from `converted` on. `fix_state` says what the variant's fixes did to this case (empty for
+    `released`), `cause` which measure shows damage (empty for none).
     """
 
     point: str
@@ -167,6 +198,12 @@ class OutputRow(_Row):
     numel: int | None = None
     noise_db: float | None = None
     task_metric: float | None = None
+    quantize_nodes: int | None = None
+    dequantize_nodes: int | None = None
+    slice_nodes: int | None = None
+    nodes: int | None = None
+    fix_state: str = ""
+    cause: str = ""
     error: str = ""
 
     @property
@@ -177,16 +214,17 @@ class OutputRow(_Row):
 
 @dataclass(frozen=True, slots=True)
 class QuantizerRow(_Row):
-    """One quantizer of a converted graph, or one parameter or edge that should have had one.
+    """One quantizer of a converted or lowered graph, or one parameter or edge that should have had one.
 
     `lo` and `hi` bound the representable range, scale x (quant_min - zero_point) to scale x (quant_max - zero_point);
     with several scales those of the widest channel, and of the widest batch for dynamic quantization.
     `clip_fraction` is the share of evaluated elements more than half a step outside, `utilisation` the share of codes
-    used, `sqnr_db` the quantizer's own error (x against qdq(x)), `sqnr_min_db` that of its worst channel. Quantizers
-    with the same non-empty `share_group` share one observer. `noise_rel` is filled in baselines only: the standard
-    deviation of the bounds under inputs jittered by 1e-6, relative to the larger bound.
+    used, `sqnr_db` the quantizer's own error (x against qdq(x)), `sqnr_min_db` that of a weight's worst output channel.
+    Quantizers with the same non-empty `share_group` share one observer. `noise_rel` is filled in baselines only: the
+    standard deviation of the bounds under inputs jittered by 1e-6, relative to the larger bound.
     """
 
+    point: str
     quantizer: str
     status: str
     role: str
@@ -208,23 +246,38 @@ class QuantizerRow(_Row):
     sqnr_min_db: float | None = None
     noise_rel: float | None = None
     share_group: str = ""
+    cause: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:
         """What makes the row unique."""
-        return (self.model, self.size, self.weights, self.flow, self.variant, self.quantizer)
+        return (self.model, self.size, self.weights, self.flow, self.variant, self.point, self.quantizer)
 
 
 def failed_rows(
-    case: Case, points: Iterable[Point], outputs: Iterable[str], stage: Stage, error: str
+    case: Case, points: Iterable[Point], outputs: Iterable[str], stage: Stage, error: str, cause: str = ""
 ) -> list[OutputRow]:
     """The rows of a case that could not be measured at `points`, with the first line of the error."""
     line = (error.strip().splitlines() or [""])[0][:300]
     key = (case.model, case.size, case.weights, case.flow, case.variant)
-    return [OutputRow(*key, point, output, failed(stage), error=line) for point in points for output in outputs]
+    return [
+        OutputRow(*key, point, output, failed(stage), cause=cause, error=line) for point in points for output in outputs
+    ]
 
 
 Row = OutputRow | QuantizerRow
+
+
+def always_fails(row: Row) -> bool:
+    """Whether a row fails whatever the baseline says.
+
+    Outputs that are not finite or of another shape do, quantizers whose scale is not finite, and an annotated edge
+    that a variant leaves without a quantizer: a repair may not trade a wrong quantizer for none.
+    """
+    if isinstance(row, OutputRow):
+        return row.status in NEVER_GOOD
+    lost = row.variant != RELEASED and row.cause == Cause.UNQUANTIZED
+    return row.status == QuantizerStatus.NONFINITE or lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from harness.adapter import Size
+from harness.fixes import Fix
+from harness.fixes.states import Diagnosis, undiagnosed
 from harness.records import Case, OutputRow, QuantizerRow, Stage
 from harness.suite import Sizes
-from harness.worker import GroupJob, describe_model, run_group, start_worker
+from harness.worker import GroupJob, describe_model, diagnose_fixes, run_group, start_worker
 from harness.workspace import Workspace
 
 _POLL_SECONDS = 0.2
@@ -82,6 +85,22 @@ class Workers:
         }
         wait(asked.values())
         return sizes | {name: None if future.exception() else future.result() for name, future in asked.items()}
+
+    def diagnose(self, fixes: Iterable[Fix]) -> list[Diagnosis]:
+        """The state of each fix, measured in one process for each package, as two may not bear each other."""
+        groups: dict[str, list[Fix]] = defaultdict(list)
+        for fix in fixes:
+            groups[fix.package].append(fix)
+        jobs = [
+            (group, self._pool.schedule(diagnose_fixes, args=([fix.name for fix in group],), timeout=self._timeout))
+            for group in groups.values()
+        ]
+        wait([future for _, future in jobs])
+        found: list[Diagnosis] = []
+        for group, future in jobs:
+            died = _ending(future, self._timeout)
+            found += [undiagnosed(fix, died) for fix in group] if died else future.result()
+        return sorted(found, key=lambda diagnosis: diagnosis.name)
 
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
         """Measure all jobs, each within the time limit, and read their part files as they grow.

@@ -74,12 +74,11 @@ class _Match(_Settings):
     until: datetime.date | None = None
 
     def matches(self, row: Row) -> bool:
-        """Whether every pattern fits; `point` and `output` name output rows only, `quantizer` quantizer rows only."""
-        is_output = isinstance(row, OutputRow)
-        foreign = ("quantizer",) if is_output else ("point", "output")
-        if any(getattr(self, name) != "*" for name in foreign):
+        """Whether every pattern fits; `output` names output rows only, `quantizer` quantizer rows only."""
+        foreign = "quantizer" if isinstance(row, OutputRow) else "output"
+        if getattr(self, foreign) != "*":
             return False
-        names = {"model", "size", "weights", "flow", "variant", "point", "output", "quantizer"} - set(foreign)
+        names = {"model", "size", "weights", "flow", "variant", "point", "output", "quantizer"} - {foreign}
         # By name or by pattern: the harness's own `cat.tensors[0]` would not match itself as a pattern.
         return all(
             getattr(row, name) == getattr(self, name) or fnmatchcase(getattr(row, name), getattr(self, name))

@@ -15,7 +15,7 @@ from harness.files import write_atomically
 from harness.records import Case, OutputRow, QuantizerRow
 from harness.suite import Plan
 
-SCHEMA = 1
+SCHEMA = 2
 COMPLETE, RUNNING, INTERRUPTED = "complete", "running", "interrupted"
 
 

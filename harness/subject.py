@@ -128,8 +128,12 @@ class Subject:
             spilled = load_file(self._batch_file(index))
             yield batch, [spilled[str(i)] for i in range(len(self.outputs))]
 
-    def measure(self, run: Callable[..., Any], case: Case, point: Point) -> list[OutputRow]:
-        """One row per named output of `run(*inputs)` over the evaluation set, in one pass."""
+    def measure(self, run: Callable[..., Any], case: Case, point: Point) -> tuple[list[OutputRow], str]:
+        """One row per named output of `run(*inputs)` over the evaluation set, in one pass.
+
+        With them comes one SHA-256 over the bits of all outputs: equal digests are equal outputs.
+        """
+        digest = hashlib.sha256()
         stats = {name: OutputStats() for name in self.outputs}
         errors = dict.fromkeys(self.outputs, "")
         top1 = Top1()
@@ -137,9 +141,11 @@ class Subject:
             outputs = flatten(run(*batch.inputs))
             if len(outputs) != len(references):
                 arity = f"{len(outputs)} outputs instead of {len(references)}"
-                return [self._row(case, point, name, status=Status.MISMATCH, error=arity) for name in self.outputs]
+                rows = [self._row(case, point, name, status=Status.MISMATCH, error=arity) for name in self.outputs]
+                return rows, arity
             for name, reference, actual in zip(self.outputs, references, outputs, strict=True):
                 stats[name].update(reference=reference, actual=actual)
+                digest.update(_bytes(actual))
                 if reference.shape != actual.shape or reference.dtype != actual.dtype:
                     errors[name] = (
                         f"{actual.dtype} {tuple(actual.shape)} instead of {reference.dtype} {tuple(reference.shape)}"
@@ -152,7 +158,7 @@ class Subject:
             values = {field: getattr(measured, field) for field in measured.__slots__}
             metric = top1.result() if name == self._labelled else None
             rows.append(self._row(case, point, name, **values, task_metric=metric, error=errors[name]))
-        return rows
+        return rows, digest.hexdigest()
 
     @staticmethod
     def _row(case: Case, point: Point, output: str, **values: Any) -> OutputRow:
@@ -168,10 +174,11 @@ def flatten(outputs: Any) -> list[torch.Tensor]:
 
 def weight_hashes(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     """SHA-256 of each tensor's bytes by name."""
-    return {
-        name: hashlib.sha256(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
-        for name, tensor in tensors
-    }
+    return {name: hashlib.sha256(_bytes(tensor)).hexdigest() for name, tensor in tensors}
+
+
+def _bytes(tensor: torch.Tensor) -> memoryview:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _describe(shapes: list[tuple[tuple[int, ...], torch.dtype]]) -> str:

@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from harness.errors import TableError
-from harness.records import STATUSES, Granularity, Mode, OutputRow, Point, QuantizerRow, QuantizerStatus, Role, Status
+from harness.records import (
+    STATUSES,
+    Cause,
+    FixState,
+    Granularity,
+    Mode,
+    OutputRow,
+    Point,
+    QuantizerRow,
+    QuantizerStatus,
+    Role,
+    Status,
+)
 
 T = TypeVar("T", OutputRow, QuantizerRow)
 
@@ -29,6 +41,10 @@ _LARGEST_INTEGER = 2**63
 _VOCABULARY = {
     (OutputRow, "status"): STATUSES,
     (OutputRow, "point"): frozenset(Point),
+    (OutputRow, "fix_state"): frozenset({*FixState, ""}),
+    (OutputRow, "cause"): frozenset({*Cause, ""}),
+    (QuantizerRow, "cause"): frozenset({*Cause, ""}),
+    (QuantizerRow, "point"): frozenset(Point),
     (QuantizerRow, "status"): frozenset(QuantizerStatus),
     (QuantizerRow, "role"): frozenset(Role),
     (QuantizerRow, "granularity"): frozenset({*Granularity, ""}),

@@ -23,6 +23,7 @@ from harness.adapter import Size
 from harness.records import Case, Point, Stage
 
 if TYPE_CHECKING:
+    from harness.fixes.states import Diagnosis
     from harness.pipeline import Pipeline
 
 
@@ -78,6 +79,18 @@ def describe_model(start: Path, name: str) -> dict[str, Size]:
     }
 
 
+def diagnose_fixes(names: list[str]) -> list[Diagnosis]:
+    """Measure the state of fixes of one package, one after the other."""
+    import torch
+
+    from harness import fixes
+    from harness.fixes.states import diagnose
+
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    return [diagnose(fix) for fix in fixes.installed() if fix.name in names]
+
+
 def run_group(job: GroupJob) -> None:
     """Measure a group; never raises for what a model or an upstream does."""
     with job.part.open("a", encoding="utf-8") as part:
@@ -123,7 +136,7 @@ def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, An
     from harness import fixes, flows
 
     start = time.perf_counter()
-    only = None if job.jitter is None else frozenset({Point.CONVERTED})
+    only = None if job.jitter is None else frozenset({Point.CONVERTED, Point.LOWERED})
     try:
         flow, repairs = flows.load(case.flow), fixes.of_variant(case.variant, fixes.installed())
         result = pipeline.measure(case, flow, repairs, only)

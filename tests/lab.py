@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from torch import nn
 
 from harness import flows
 from harness.adapter import Batch, Size
-from harness.fixes import Fix
+from harness.fixes import Fix, Reading, Repair
 from harness.flows import Flow
 from harness.pipeline import CaseResult, Pipeline
 from harness.records import Case, Stage
@@ -78,6 +79,32 @@ def adapter(
 
 def lab_case(flow: str = "x86-static", variant: str = "released") -> Case:
     return Case("lab", "small", "seeded", flow, variant)
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    """A repair that changes nothing."""
+    yield
+
+
+def wrong() -> Reading:
+    """What the probe of a defect that is there measures."""
+    return Reading(1.0, 2.0, right=False)
+
+
+def fix(name: str, stage: Stage, repair: Repair = nothing, probe: Callable[[], Reading] = wrong) -> Fix:
+    """A fix of every flow, for a package that is always installed."""
+    return Fix(
+        name=name,
+        link="https://example.invalid/1",
+        package="torch",
+        known=("2.14.1",),
+        flows=("*",),
+        stage=stage,
+        measures="a number",
+        probe=probe,
+        repair=repair,
+    )
 
 
 @dataclass

@@ -57,6 +57,7 @@ def quantizer_row(**changes: Any) -> QuantizerRow:
     """An unsigned per-tensor activation quantizer of range [0, 2.55] that clips nothing."""
     values: dict[str, Any] = {
         **{name: getattr(CASE, name) for name in Case.__slots__},
+        "point": "converted",
         "quantizer": "conv1:conv2d:0:input",
         "status": "quantized",
         "role": "activation",

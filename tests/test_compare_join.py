@@ -26,14 +26,14 @@ ROWS = st.lists(
         st.text(max_size=2),
     ),
     max_size=6,
-    unique_by=lambda row: row.key,
+    unique_by=lambda row: (type(row), row.key),
 )
 
 
 @given(ROWS, ROWS)
 def test_a_row_on_either_side_always_yields_exactly_one_verdict(old: list[Row], new: list[Row]) -> None:
     verdicts = judge_all(old, new)
-    expected = {row.key for row in (*old, *new)}
+    expected = {(type(row), row.key) for row in (*old, *new)}
     assert len(verdicts) == len(expected)
     assert len({(verdict.case, verdict.kind, verdict.name) for verdict in verdicts}) == len(expected)
 

@@ -16,10 +16,9 @@ from torch.fx import GraphModule
 
 from harness import flows
 from harness.errors import AdapterError
-from harness.fixes import Fix
 from harness.graphs import copy_graph
 from harness.records import Point, Stage, Status
-from tests.lab import adapter, changed, images, lab, lab_case, two_heads
+from tests.lab import adapter, changed, fix, images, lab, lab_case, two_heads
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,19 +68,10 @@ def test_one_export_serves_all_flows():
     assert [stage for _, stage in bench.stages].count(Stage.EXPORT) == 1
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-def _fix(name: str, stage: Stage, repair=_nothing) -> Fix:
-    return Fix(name, "https://example.invalid/1", ("*",), stage, repair)
-
-
 def test_a_fix_of_convert_shares_the_released_calibration():
     bench = lab()
     bench.measure("x86-static")
-    bench.measure("x86-static", (_fix("late", Stage.CONVERT),))
+    bench.measure("x86-static", (fix("late", Stage.CONVERT),))
     stages = [stage for _, stage in bench.stages]
     assert (stages.count(Stage.CALIBRATE), stages.count(Stage.CONVERT)) == (1, 2)
 
@@ -89,7 +79,7 @@ def test_a_fix_of_convert_shares_the_released_calibration():
 def test_a_fix_of_prepare_calibrates_for_itself():
     bench = lab()
     bench.measure("x86-static")
-    bench.measure("x86-static", (_fix("early", Stage.PREPARE),))
+    bench.measure("x86-static", (fix("early", Stage.PREPARE),))
     stages = [stage for _, stage in bench.stages]
     assert (stages.count(Stage.EXPORT), stages.count(Stage.CALIBRATE)) == (1, 2)
 
@@ -110,7 +100,7 @@ def test_a_repair_is_active_in_its_stage_only_and_undone_after_an_exception():
         raise RuntimeError("boom")
 
     bench = lab()
-    result = bench.measure(changed("x86-static", convert=explode), (_fix("mend", Stage.CONVERT, repair),))
+    result = bench.measure(changed("x86-static", convert=explode), (fix("mend", Stage.CONVERT, repair),))
     assert _by_point(result, Point.CONVERTED)["head"].status == "failed:convert"
     assert active == []
 
@@ -129,9 +119,8 @@ def test_released_rows_are_the_same_bits_after_a_repaired_variant_ran():
         finally:
             HistogramObserver.calculate_qparams = original  # type: ignore[method-assign]
 
-    fix = _fix("coarser", Stage.CONVERT, coarser)
     before, bench = lab().measure("x86-static"), lab()
-    repaired = bench.measure("x86-static", (fix,))
+    repaired = bench.measure("x86-static", (fix("coarser", Stage.CONVERT, coarser),))
     after = bench.measure("x86-static")
     assert repaired.quantizers != after.quantizers
     assert (before.outputs, before.quantizers) == (after.outputs, after.quantizers)
@@ -203,9 +192,9 @@ def test_outputs_of_another_shape_or_number_are_a_mismatch():
             return self.change(self.graph_module(x))
 
     bench = lab()
-    fewer = bench.subject.measure(Wrapped(two_heads(), lambda out: out[:1]), lab_case(), Point.CONVERTED)
+    fewer, _ = bench.subject.measure(Wrapped(two_heads(), lambda out: out[:1]), lab_case(), Point.CONVERTED)
     assert {(row.status, row.error) for row in fewer} == {("mismatch", "1 outputs instead of 2")}
-    narrow = bench.subject.measure(
+    narrow, _ = bench.subject.measure(
         Wrapped(two_heads(), lambda out: (out[0][:, :3], out[1])), lab_case(), Point.CONVERTED
     )
     assert [row.status for row in narrow] == ["mismatch", "exact"]

@@ -6,15 +6,17 @@ A fix that applies to a flow is a variant of it, measured beside `released`. `BU
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
-from harness.errors import unknown_name
+from harness.errors import ConfigError, unknown_name
 from harness.records import RELEASED, Stage
 
 ENTRY_POINTS = "sqnr.fixes"
@@ -61,6 +63,10 @@ class Fix:
     repair: Repair | None = None
     trap: Repair | None = None
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.name):
+            raise ValueError(f"fix name {self.name!r}: lower-case letters, digits, dots and dashes only")
+
     def applies_to(self, flow: str) -> bool:
         """Whether a flow's variants include this fix."""
         return self.repair is not None and any(fnmatchcase(flow, pattern) for pattern in self.flows)
@@ -68,10 +74,24 @@ class Fix:
 
 @cache
 def installed() -> tuple[Fix, ...]:
-    """All fixes known on this machine, by name."""
-    found: list[Fix] = [import_module(module).FIX for module in BUILTIN.values()]
-    found += [point.load() for point in entry_points(group=ENTRY_POINTS)]
+    """All fixes known on this machine, by name; raises `ConfigError` for an entry point that gives none."""
+    found = [import_module(module).FIX for module in BUILTIN.values()]
+    found += [_load(point) for point in entry_points(group=ENTRY_POINTS)]
+    twice = [name for name, count in Counter(fix.name for fix in found).items() if count > 1]
+    if twice:
+        raise ConfigError(f"two fixes are called {twice[0]}; rename the one in entry point group {ENTRY_POINTS}")
     return tuple(sorted(found, key=lambda fix: fix.name))
+
+
+def _load(point: EntryPoint) -> Fix:
+    where = f"entry point {point.name} = {point.value} in group {ENTRY_POINTS}"
+    try:
+        fix = point.load()
+    except Exception as error:
+        raise ConfigError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
+    if not isinstance(fix, Fix):
+        raise ConfigError(f"{where} is a {type(fix).__name__}, not a harness.fixes.Fix")
+    return fix
 
 
 def variants(flow: str, fixes: tuple[Fix, ...]) -> list[str]:

@@ -1,4 +1,7 @@
-"""What only the prepared graph knows: the float values behind folded weights, shared observers, annotated edges."""
+"""What only the prepared graph knows: the float values behind folded weights, shared observers, annotated edges.
+
+Upstreams that insert no observers (NNCF) leave annotations alone; weights are then those of the annotated edges.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _OBSERVER_CHAIN_END = 8
 
 @dataclass(frozen=True, slots=True)
 class PreparedFacts:
-    """Facts read off a prepared graph before convert consumes it, keyed by quantizer name.
+    """Facts read off a prepared graph, keyed by quantizer name.
 
     `weights` are the float parameters (after any folding the upstream did), `groups` the observers that several
     quantizers share, `annotated` the edges for which the quantizer's annotation asks for integer values.
@@ -42,14 +45,14 @@ def read_prepared(graph: GraphModule) -> PreparedFacts:
             if value is not None:
                 facts.weights[name] = value.detach()
         elif node.op == "call_function":
-            _read_annotation(node, sites, facts)
+            _read_annotation(graph, node, sites, facts)
     for names in sharing.values():
         if len(names) > 1:
             facts.groups.update(dict.fromkeys(names, names[0]))
     return facts
 
 
-def _read_annotation(node: Node, sites: Sites, facts: PreparedFacts) -> None:
+def _read_annotation(graph: GraphModule, node: Node, sites: Sites, facts: PreparedFacts) -> None:
     annotation = node.meta.get(ANNOTATION)
     wanted = {
         source: spec
@@ -63,4 +66,8 @@ def _read_annotation(node: Node, sites: Sites, facts: PreparedFacts) -> None:
                 break
             source = source.args[0]
         if source in wanted:
-            facts.annotated[sites.edge(node, operand)] = trace_source(source).op == "get_attr"
+            edge, parameter = sites.edge(node, operand), trace_source(source).op == "get_attr"
+            facts.annotated[edge] = parameter
+            weight = constant(graph, source)
+            if weight is not None:
+                facts.weights.setdefault(edge, weight.detach())

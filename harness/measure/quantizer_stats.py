@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
+from harness.measure.cause import quantizer_cause
 from harness.measure.metrics import ChannelSums, db
 from harness.measure.qdq import QParams, expand_groups
 from harness.records import Case, Granularity, Mode, QuantizerRow, QuantizerStatus, Role
@@ -21,15 +24,17 @@ that dynamic quantization puts at -0.995), and with absmax / 127.5 every symmetr
 class QuantizerStats:
     """Statistics of one quantizer over all batches; memory does not grow with their number.
 
-    A quantizer of a `constant` reads a parameter, so one update says everything (`done`).
+    A quantizer of a `constant` reads a parameter, so one update says everything (`done`). `output_axis` is the axis
+    of a weight that counts its op's output channels, None where the op is not known.
     """
 
-    def __init__(self, name: str, role: Role, *, constant: bool, mode: Mode) -> None:
+    def __init__(self, name: str, role: Role, *, constant: bool, mode: Mode, output_axis: int | None = None) -> None:
         self.name = name
         self.role = role
         self.done = False
         self._constant = constant
         self._mode = mode
+        self._output_axis = output_axis
         self._widest: tuple[float, float, int, float, float] | None = None
         self._qparams: QParams | None = None
         self._finite = True
@@ -52,9 +57,16 @@ class QuantizerStats:
         self._add_values(x, qparams)
         if restored is not None:
             if self._sums is None:
-                axis = qparams.axis if qparams.granularity is Granularity.PER_CHANNEL else 0
-                self._sums = ChannelSums(axis if self.role is Role.WEIGHT and x.ndim > 1 else None)
+                self._sums = ChannelSums(self._channel_axis(qparams) if x.ndim > 1 else None)
             self._sums.update(reference=x, actual=restored)
+
+    def _channel_axis(self, qparams: QParams) -> int | None:
+        """Along which a weight's worst channel is looked for: not the scales' own axis, which may be the mistake."""
+        if self.role is not Role.WEIGHT:
+            return None
+        if self._output_axis is not None:
+            return self._output_axis
+        return qparams.axis if qparams.granularity is Granularity.PER_CHANNEL else 0
 
     def _add_bounds(self, qparams: QParams) -> None:
         lo, hi = qparams.lo.reshape(-1), qparams.hi.reshape(-1)
@@ -97,15 +109,20 @@ class QuantizerStats:
             return None
         return int(self._used.sum()) / (self._qparams.quant_max - self._qparams.quant_min + 1)
 
-    def row(self, case: Case, share_group: str) -> QuantizerRow:
+    def row(self, case: Case, point: str, share_group: str) -> QuantizerRow:
         """The measured row; everything that is not finite is left empty, and the status says so."""
+        row = self._row(case, point, share_group)
+        mean_square = self._sums.signal / self._elements if self._sums and self._elements else None
+        return replace(row, cause=quantizer_cause(row, mean_square, self._output_axis))
+
+    def _row(self, case: Case, point: str, share_group: str) -> QuantizerRow:
         _, scale, zero_point, lo, hi = self._widest or (None, None, None, None, None)
         qparams = self._qparams
         finite = self._finite and self._widest is not None
         sums = self._sums
         observed = [value if abs(value) < float("inf") else None for value in self._observed or ()]
         return QuantizerRow(
-            *(case.model, case.size, case.weights, case.flow, case.variant, self.name),
+            *(case.model, case.size, case.weights, case.flow, case.variant, point, self.name),
             status=QuantizerStatus.QUANTIZED if finite else QuantizerStatus.NONFINITE,
             role=self.role,
             mode=self._mode,

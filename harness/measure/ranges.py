@@ -1,4 +1,4 @@
-"""Range bounds and local error of every quantizer, read off the converted graph.
+"""Range bounds and local error of every quantizer, read off the converted or lowered graph.
 
 One reader serves every upstream: it knows the quantize and dequantize ops (`qdq`), not the observers that chose their
 qparams. Activations are measured while the graph runs over the evaluation set, statistics streamed; weights once.
@@ -16,7 +16,7 @@ from harness.measure.prepared import PreparedFacts
 from harness.measure.qdq import bind, is_dequantize, is_qparams, is_quantize, op_name, read_qparams
 from harness.measure.quantizer_stats import QuantizerStats
 from harness.measure.sites import Sites, constant, operands, trace_source
-from harness.records import Case, Mode, QuantizerRow, QuantizerStatus, Role
+from harness.records import Case, Cause, Mode, Point, QuantizerRow, QuantizerStatus, Role
 
 _WEIGHT_OPERANDS = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "linear"), ("weight",)),
@@ -46,7 +46,8 @@ class RangeReader(Interpreter):
                 parameter = folded or trace_source(node.args[0]).op == "get_attr"
                 role = Role.BIAS if operand == "bias" else Role.WEIGHT if parameter else Role.ACTIVATION
                 mode = Mode.DYNAMIC if _has_dynamic_qparams(node) else Mode.STATIC
-                self._stats[node] = QuantizerStats(name, role, constant=parameter, mode=mode)
+                axis = _output_axis(node, operand) if parameter else None
+                self._stats[node] = QuantizerStats(name, role, constant=parameter, mode=mode, output_axis=axis)
             if folded:
                 self._measure_folded(node)
 
@@ -82,11 +83,19 @@ class RangeReader(Interpreter):
         restored = node.target(**bound)  # type: ignore[operator]
         stats.update(self._facts.weights.get(stats.name), codes, restored, read_qparams(bound, codes.shape))
 
-    def rows(self, case: Case) -> list[QuantizerRow]:
-        """The rows of all quantizers, and of all places that should have one and have none; names are unique."""
-        found = [stats.row(case, self._facts.groups.get(stats.name, "")) for stats in self._stats.values()]
-        absent = {name: role for name, role in self._unquantized() if name not in {row.quantizer for row in found}}
-        found += [_unquantized_row(case, name, role) for name, role in absent.items()]
+    def rows(self, case: Case, point: Point) -> list[QuantizerRow]:
+        """The rows of all quantizers, and of all places of a converted graph that should have one and have none.
+
+        Names are unique. Lowering may fuse a quantizer away, so a lowered graph has no such places.
+        """
+        found = [stats.row(case, point, self._facts.groups.get(stats.name, "")) for stats in self._stats.values()]
+        absent = dict(self._unquantized()) if point is Point.CONVERTED else {}
+        absent = {name: role for name, role in absent.items() if name not in {row.quantizer for row in found}}
+        for name, role in absent.items():
+            # A weight that the flow never asked for is its choice; an edge that it did ask for is a defect.
+            cause = Cause.UNQUANTIZED if name in self._facts.annotated else ""
+            key = (case.model, case.size, case.weights, case.flow, case.variant, point, name)
+            found.append(QuantizerRow(*key, QuantizerStatus.UNQUANTIZED, role, cause=cause))
         return sorted(found, key=lambda row: row.quantizer)
 
     def _unquantized(self) -> Iterator[tuple[str, Role]]:
@@ -112,7 +121,20 @@ def _has_dynamic_qparams(node: Node) -> bool:
     return any(is_qparams(source) for source in node.all_input_nodes)
 
 
-def _unquantized_row(case: Case, name: str, role: Role) -> QuantizerRow:
-    return QuantizerRow(
-        case.model, case.size, case.weights, case.flow, case.variant, name, QuantizerStatus.UNQUANTIZED, role
+def _output_axis(quantizer: Node, operand: str) -> int | None:
+    """Axis of a weight that counts the output channels of the op which reads it; None for ops without such an axis."""
+    if operand != "weight":
+        return None
+    reader = _reader(quantizer)
+    transposed = op_name(reader).startswith("conv_transpose") or (
+        op_name(reader) == "convolution" and bool(bind(reader)["transposed"])
     )
+    return 1 if transposed else 0 if _WEIGHT_OPERANDS.get(op_name(reader)) == ("weight",) else None
+
+
+def _reader(quantizer: Node) -> Node:
+    """The first node that computes with what a quantize or dequantize node gives."""
+    node = quantizer
+    while node.users and (node is quantizer or is_quantize(node) or is_dequantize(node)):
+        node = next(iter(node.users))
+    return node

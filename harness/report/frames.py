@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pandas as pd
 
 from harness.judge import coverage
-from harness.records import OutputRow, Point, QuantizerRow
+from harness.records import RELEASED, Case, FixState, OutputRow, Point, QuantizerRow
+from harness.report.phrases import number
 
 _MOST_COLUMNS = 12
 _CASE = ["model", "size", "weights", "flow", "variant"]
+_QUANTIZED = (Point.CONVERTED, Point.LOWERED)
 
 
-def outputs_frame(rows: Iterable[OutputRow], point: Point) -> pd.DataFrame:
-    """One line a case and output at one point, with the numbers people ask for first."""
-    columns = [*_CASE, "output", "status", "sqnr_db", "sqnr_min_db", "max_abs_err", "cosine", "task_metric", "error"]
-    frame = pd.DataFrame([asdict(row) for row in rows if row.point == point], columns=columns)
-    return frame.sort_values([*_CASE, "output"], ignore_index=True)
-
-
-def sqnr_matrix(rows: Iterable[OutputRow], point: Point = Point.CONVERTED) -> pd.DataFrame:
-    """SQNR in dB as text: a line for each flow (and variant), a column for each model and output; status if none."""
-    frame = outputs_frame(rows, point)
+def sqnr_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
+    """SQNR of released code in dB as text: a line for each flow and point, a column for each model and output."""
+    frame = pd.DataFrame([asdict(row) for row in rows if row.point in _QUANTIZED and row.variant == RELEASED])
     if frame.empty:
         return pd.DataFrame()
-    plain = frame["variant"] == "released"
-    frame["line"] = frame["flow"].where(plain, frame["flow"] + " " + frame["variant"])
+    frame["line"] = frame["flow"].where(frame["point"] == Point.CONVERTED, frame["flow"] + " " + frame["point"])
     frame["column"] = frame["model"] + "/" + frame["size"] + " " + frame["output"]
     text = frame["sqnr_db"].map(lambda value: f"{value:.1f}", na_action="ignore").astype(object)
     frame["value"] = text.where(frame["sqnr_db"].notna(), frame["status"])
@@ -35,8 +29,96 @@ def sqnr_matrix(rows: Iterable[OutputRow], point: Point = Point.CONVERTED) -> pd
     return matrix if len(matrix.columns) <= _MOST_COLUMNS else matrix.transpose().rename_axis(None)
 
 
+def fix_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
+    """What each variant changed at the last point of its flow: SQNR as released and repaired, and the difference.
+
+    Variants that are inert or upstreamed are left out: they are evidence of nothing.
+    """
+    last = {(row.case, row.output): row for row in sorted(rows, key=lambda row: _order(row.point))}
+    lines = []
+    for (case, output), row in sorted(last.items()):
+        released = last.get((_released(case), output))
+        if case.variant == RELEASED or row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
+            continue
+        lines.append(
+            [
+                f"{case.model}/{case.size}",
+                case.flow,
+                case.variant,
+                output,
+                _level(released),
+                _level(row),
+                _gain(released, row),
+            ]
+        )
+    return pd.DataFrame(lines, columns=["model", "flow", "fix", "output", "released", "repaired", "gain, dB"])
+
+
+def idle_fixes(rows: Iterable[OutputRow]) -> list[str]:
+    """One line for each variant and state of those that changed nothing, with the cases."""
+    cases: dict[tuple[str, str, str], set[str]] = {}
+    for row in rows:
+        if row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
+            cases.setdefault((row.fix_state, row.flow, row.variant), set()).add(f"{row.model}/{row.size}")
+    return [
+        f"{flow} {variant}: {state} on {', '.join(sorted(models))}"
+        for (state, flow, variant), models in sorted(cases.items())
+    ]
+
+
+def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
+    """Quantizers whose range bounds a fix moved: largest observed value, range and own SQNR, released and repaired."""
+    by_key = {row.key: row for row in rows}
+    lines = []
+    for key, row in sorted(by_key.items()):
+        released = by_key.get((*key[:4], RELEASED, *key[5:]))
+        if released is None or (released.lo, released.hi) == (row.lo, row.hi):
+            continue
+        observed = max(abs(row.observed_lo or 0.0), abs(row.observed_hi or 0.0))
+        lines.append(
+            [
+                *(f"{row.model}/{row.size}", row.flow, row.variant, row.quantizer, f"{observed:.9g}"),
+                *(_range(released), _range(row), number("sqnr_db", released.sqnr_db), number("sqnr_db", row.sqnr_db)),
+            ]
+        )
+    headings = [
+        "model",
+        "flow",
+        "fix",
+        "quantizer",
+        "absmax",
+        "released range",
+        "repaired range",
+        "released",
+        "repaired",
+    ]
+    return pd.DataFrame(lines, columns=headings)
+
+
+def _released(case: Case) -> Case:
+    return replace(case, variant=RELEASED)
+
+
+def _order(point: str) -> int:
+    return list(Point).index(Point(point))
+
+
+def _level(row: OutputRow | None) -> str:
+    return "none" if row is None else row.status if row.sqnr_db is None else f"{row.sqnr_db:.2f}"
+
+
+def _gain(released: OutputRow | None, row: OutputRow) -> str:
+    if released is None or released.sqnr_db is None or row.sqnr_db is None:
+        return ""
+    return f"{row.sqnr_db - released.sqnr_db:+.2f}"
+
+
+def _range(row: QuantizerRow) -> str:
+    return row.status if row.lo is None or row.hi is None else f"[{row.lo:.9g}, {row.hi:.9g}]"
+
+
 def coverage_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
-    """Quantized over quantizable weights of each case, and how many are left in float."""
+    """Quantized over quantizable weights of each case, and the names of those left in float."""
     by_case: dict[tuple[str, ...], list[QuantizerRow]] = {}
     for row in rows:
         by_case.setdefault((row.model, row.size, row.weights, row.flow, row.variant), []).append(row)

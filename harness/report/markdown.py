@@ -38,7 +38,7 @@ def render(run: Run, judgement: Judgement) -> str:
         raise UsageError("the markdown report needs jinja2 and tabulate: pip install 'sqnr-harness[report]'")
     import jinja2
 
-    from harness.report.frames import coverage_frame, sqnr_matrix
+    from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_matrix
 
     loader = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=False, trim_blocks=True, lstrip_blocks=True
@@ -46,7 +46,6 @@ def render(run: Run, judgement: Judgement) -> str:
     loader.filters["cell"] = cell
     bad = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
     counts = Counter(verdict.outcome for verdict in judgement.verdicts)
-    matrix, covered = sqnr_matrix(run.outputs), coverage_frame(run.quantizers)
     return loader.get_template("report.md.j2").render(
         run=run,
         symbol="✅" if judgement.exit_code == 0 else "❌",
@@ -64,8 +63,11 @@ def render(run: Run, judgement: Judgement) -> str:
         ],
         hidden=max(0, len(bad) - MOST_ROWS),
         command=phrases.accept_command(bad),
-        matrix=_table(matrix, index=True) or "No rows.",
-        coverage=_table(covered, index=False) or "No quantizers.",
+        matrix=_table(sqnr_matrix(run.outputs), index=True) or "No rows.",
+        fixes=_table(fix_frame(run.outputs), index=False),
+        idle=idle_fixes(run.outputs),
+        bounds=_table(bounds_frame(run.quantizers), index=False),
+        coverage=_table(coverage_frame(run.quantizers), index=False) or "No quantizers.",
         environment=_environment(run),
     )
 

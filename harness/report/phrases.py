@@ -16,6 +16,9 @@ UNITS = {
     "clip_fraction": "clipped share",
     "lo": "lower bound",
     "hi": "upper bound",
+    "quantize_nodes": "quantize nodes",
+    "dequantize_nodes": "dequantize nodes",
+    "fix_state": "fix",
 }
 SYMBOLS = {
     Outcome.OK: "✓",
@@ -40,6 +43,11 @@ def number(field: str, value: float | int | str | None) -> str:
     if field in ("task_metric", "clip_fraction", "utilisation"):
         return f"{100 * value:.2f} %"
     return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def probe_value(value: float | str | None) -> str:
+    """What a probe measured, as people read it; nothing where it could not be."""
+    return "" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 def finding(item: Finding) -> str:
@@ -86,7 +94,7 @@ def _one_sided(item: Verdict, side: str) -> bool:
 
 def row_name(row: Row) -> str:
     """Case and output or quantizer of a row."""
-    return f"{row.case} {f'{row.point} {row.output}' if isinstance(row, OutputRow) else row.quantizer}"
+    return f"{row.case} {row.point} {row.key[-1]}"
 
 
 def row_value(row: Row | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +15,9 @@ from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import Outcome, OutputRow
 from harness.report import phrases
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COLOURS = {
     Outcome.OK: "green",
@@ -69,16 +73,24 @@ def _print_verdict_line(console: Console, judgement: Judgement) -> None:
 
 
 def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
-    """SQNR of the converted graphs: a line for each flow, a column for each model and output."""
-    from harness.report.frames import sqnr_matrix
+    """SQNR of released code, and what each fix changed: a line for each flow, a column for each model and output."""
+    from harness.report.frames import fix_frame, idle_fixes, sqnr_matrix
 
-    matrix = sqnr_matrix(rows)
-    table = Table(title="SQNR, dB, converted graph against fp32 eager", title_justify="left")
-    table.add_column("flow", no_wrap=True)
-    for column in matrix.columns:
-        table.add_column(escape(str(column)), justify="right", overflow="fold")
-    for line, values in matrix.iterrows():
-        table.add_row(escape(str(line)), *(escape(str(value)) for value in values))
+    _print_frame(console, "SQNR, dB, released code against fp32 eager", sqnr_matrix(rows).reset_index(names="flow"))
+    fixes, idle = fix_frame(rows), idle_fixes(rows)
+    if not fixes.empty:
+        _print_frame(console, "SQNR, dB, without and with each fix", fixes)
+    for line in idle:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_frame(console: Console, title: str, frame: pd.DataFrame) -> None:
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(frame.columns):
+        first = index == 0
+        table.add_column(escape(str(column)), justify="left" if first else "right", no_wrap=first, overflow="fold")
+    for values in frame.itertuples(index=False):
+        table.add_row(*(escape(str(value)) for value in values))
     console.print(table)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from harness import flows
 from harness.measure.prepared import PreparedFacts, read_prepared
 from harness.measure.ranges import RangeReader
-from harness.records import Case, QuantizerRow
+from harness.records import Case, Point, QuantizerRow
 
 CASE = Case("m", "small", "seeded", "f")
 
@@ -32,7 +32,7 @@ def rows(
     with torch.no_grad():
         for _ in range(batches):
             reader.run(*inputs)
-    return {row.quantizer: row for row in reader.rows(CASE)}
+    return {row.quantizer: row for row in reader.rows(CASE, Point.CONVERTED)}
 
 
 def linear(weight: list[list[float]]) -> nn.Linear:
@@ -88,7 +88,7 @@ def test_clipped_share_counts_values_more_than_half_a_step_outside():
     evaluation[0] = 2.0
     with torch.no_grad():
         reader.run(evaluation)
-    row = next(row for row in reader.rows(CASE) if row.quantizer == "linear.input")
+    row = next(row for row in reader.rows(CASE, Point.CONVERTED) if row.quantizer == "linear.input")
     assert row.clip_fraction == 0.25
     assert (row.observed_lo, row.observed_hi) == (0.5, 2.0)
 
@@ -99,7 +99,7 @@ def test_dynamic_bounds_are_those_of_the_widest_batch():
     with torch.no_grad():
         for width in (1.0, 5.1, 2.0):
             reader.run(torch.full((2, 4), width))
-    row = next(row for row in reader.rows(CASE) if row.quantizer == "linear.input")
+    row = next(row for row in reader.rows(CASE, Point.CONVERTED) if row.quantizer == "linear.input")
     assert row.hi == pytest.approx(5.1, rel=1e-6)
     assert row.scale == pytest.approx(0.02, rel=1e-6)
 
@@ -183,7 +183,7 @@ def test_an_annotated_edge_without_a_quantizer_is_a_row():
     reader = RangeReader(graph, facts)
     with torch.no_grad():
         reader.run(torch.randn(2, 4))
-    found = {row.quantizer: (row.status, row.role) for row in reader.rows(CASE)}
+    found = {row.quantizer: (row.status, row.role) for row in reader.rows(CASE, Point.CONVERTED)}
     assert found["gone:mul.other"] == ("unquantized", "weight")
     assert found["linear.input"] == ("quantized", "activation")
 
@@ -203,5 +203,5 @@ def test_a_scale_that_is_not_finite_is_a_status_and_leaves_no_number(bad):
     reader = RangeReader(graph, facts)
     with torch.no_grad():
         reader.run(torch.randn(2, 4))
-    row = next(row for row in reader.rows(CASE) if row.quantizer == "linear.input")
+    row = next(row for row in reader.rows(CASE, Point.CONVERTED) if row.quantizer == "linear.input")
     assert (row.status, row.scale, row.lo, row.hi) == ("nonfinite", None, None, None)

@@ -1,0 +1,86 @@
+"""Which generic measure shows that a row is damaged. No rule knows a particular defect.
+
+A quantizer is held to what the same number of codes could do with bounds fitted to the observed range: uniform
+rounding noise, step^2 / 12. What it loses against that is explained by its own numbers, or is `numerics`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from harness.records import Cause, Granularity, OutputRow, Point, QuantizerRow, QuantizerStatus, Role, Status
+
+CONTROL_DB = 100.0
+"""Least SQNR of a graph in which nothing is quantized yet."""
+NOTABLE_LOSS_DB = 10.0
+"""A quantizer that loses less is a choice: symmetric codes for data of one sign alone cost 6 dB."""
+AXIS_GAP_DB = 10.0
+"""A weight's worst output channel this far below the whole, and scales along another axis: the axis is wrong."""
+LOWERING_LOSS_DB = 3.0
+"""What lowering may lose against the converted graph before it is asked why."""
+_EXPLAINED = 4.0
+"""Noise up to this many times the rounding noise of the step is the step's."""
+
+
+def quantizer_cause(row: QuantizerRow, mean_square: float | None, output_axis: int | None) -> str:
+    """Why a quantizer hurts, or nothing. `mean_square` is that of its input, `output_axis` its op's output channels."""
+    if row.status == QuantizerStatus.NONFINITE:
+        return Cause.NONFINITE
+    if _wrong_axis(row, output_axis):
+        return Cause.AXIS
+    loss = _loss_db(row, mean_square)
+    return _explain(row, mean_square or 0.0) if loss is not None and loss > NOTABLE_LOSS_DB else ""
+
+
+def _wrong_axis(row: QuantizerRow, output_axis: int | None) -> bool:
+    if row.role != Role.WEIGHT or row.granularity != Granularity.PER_CHANNEL or row.axis == output_axis:
+        return False
+    known = output_axis is not None and row.sqnr_db is not None and row.sqnr_min_db is not None
+    return known and row.sqnr_db - row.sqnr_min_db > AXIS_GAP_DB  # type: ignore[operator]
+
+
+def _loss_db(row: QuantizerRow, mean_square: float | None) -> float | None:
+    """SQNR of bounds fitted to the observed range, less the measured one; None where either is undefined."""
+    numbers = (row.observed_lo, row.observed_hi, row.quant_min, row.quant_max, row.sqnr_db, mean_square)
+    if any(value is None for value in numbers):
+        return None
+    low, high, quant_min, quant_max, sqnr_db, power = (float(value or 0.0) for value in numbers)
+    if not (high > low and quant_max > quant_min and power > 0):
+        return None
+    step = (high - low) / (quant_max - quant_min)
+    return 10 * math.log10(12 * power / step**2) - sqnr_db
+
+
+def _explain(row: QuantizerRow, mean_square: float) -> Cause:
+    assert row.sqnr_db is not None
+    assert row.lo is not None
+    assert row.hi is not None
+    noise = mean_square / 10 ** (row.sqnr_db / 10)
+    rounding = (row.scale or 0.0) ** 2 / 12
+    if noise <= _EXPLAINED * rounding:
+        return Cause.STEP_SIZE
+    if not row.clip_fraction:
+        return Cause.NUMERICS
+    observed = (row.observed_hi or 0.0) - (row.observed_lo or 0.0)
+    return Cause.ZERO_POINT if row.hi - row.lo >= observed else Cause.CLIPPING
+
+
+def output_cause(row: OutputRow, quantizers: Iterable[QuantizerRow], converted: OutputRow | None) -> str:
+    """Why an output is damaged, or nothing, by the quantizers of its graph; `converted` is it before lowering."""
+    if row.status in (Status.NONFINITE_ACTUAL, Status.NONFINITE_REFERENCE):
+        return Cause.NONFINITE
+    if row.point in (Point.FLOAT, Point.PREPARED):
+        whole = row.sqnr_db is None or row.sqnr_db >= CONTROL_DB
+        return "" if whole else Cause.FOLDING if row.point == Point.PREPARED else Cause.NUMERICS
+    worst = _worst(quantizers)
+    if converted is None or converted.sqnr_db is None or row.sqnr_db is None:
+        return worst
+    return worst or (Cause.NUMERICS if converted.sqnr_db - row.sqnr_db > LOWERING_LOSS_DB else "")
+
+
+def _worst(quantizers: Iterable[QuantizerRow]) -> str:
+    """Cause of the quantizer with the lowest SQNR of those that have one; an edge without a quantizer comes last."""
+    hurt = [row for row in quantizers if row.cause]
+    ranked = sorted(hurt, key=lambda row: (row.cause == Cause.UNQUANTIZED, row.sqnr_db or -math.inf, row.quantizer))
+    return ranked[0].cause if ranked else ""

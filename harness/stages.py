@@ -1,0 +1,167 @@
+"""export -> prepare -> calibrate -> convert -> edge -> lower: each stage run once for all variants that share it."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch.fx import GraphModule
+
+from harness.fixes import Fix
+from harness.fixes.states import repaired
+from harness.flows import Flow
+from harness.graphs import copied_tensors, copy_graph
+from harness.measure.prepared import PreparedFacts, read_prepared
+from harness.records import Case, Cause, Stage
+from harness.subject import Subject, weight_hashes
+
+ORDER = list(Stage)
+T = TypeVar("T")
+
+
+class StageError(Exception):
+    """A stage of a case that raised; `__cause__` is what upstream raised, if it did."""
+
+    def __init__(self, stage: Stage, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class Artefact:
+    """What a stage made: a graph, or a flow's edge program, with what is known of it."""
+
+    graph: Any
+    handed: dict[str, torch.Tensor] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+    facts: PreparedFacts = field(default_factory=PreparedFacts)
+
+    def copy(self) -> Artefact:
+        """A copy that the next stage may write into."""
+        memo: dict[int, object] = {}
+        copier = copy_graph if isinstance(self.graph, GraphModule) else copy.deepcopy
+        graph = copier(self.graph, memo)
+        return Artefact(graph, copied_tensors(self.handed, memo), self.hashes, self.facts)
+
+
+class Stages:
+    """Runs the stages of one subject, and remembers what each made.
+
+    Every flow works on its own copy of the exported graph, and every variant on its own copy of the last stage it
+    shares with another, so nothing an upstream writes reaches the user's model or a second variant.
+    """
+
+    def __init__(self, subject: Subject, on_stage: Callable[[Case, Stage], None]) -> None:
+        self._subject = subject
+        self._on_stage = on_stage
+        self._weights = subject.weights_digest()
+        self._exported: dict[object, GraphModule | StageError] = {}
+        self._made: dict[object, Artefact | StageError] = {}
+        self.seconds: dict[str, float] = {}
+
+    def forget(self) -> None:
+        """Drop everything but the exported graphs: what is next is another flow."""
+        self._made.clear()
+        # Graphs refer to themselves; without this, copies of the last flow's weights stay until some later sweep.
+        # What is left (torch's modules, the model, the exported graph) stays to the end: sweeping it again and
+        # again took a tenth of the gate's time.
+        gc.collect()
+        gc.freeze()
+
+    def export(self, case: Case, flow: Flow) -> GraphModule:
+        """The float graph; raises `StageError`, also if exporting wrote into the model itself."""
+
+        def export() -> GraphModule:
+            with self.during(case, Stage.EXPORT):
+                graph = flow.export(self._subject.model, self._subject.inputs)
+            if self._subject.weights_digest() != self._weights:
+                raise StageError(Stage.EXPORT, "exporting wrote into the model's weights", Cause.MUTATED_WEIGHTS)
+            return graph
+
+        return once(self._exported, flow.export, export)
+
+    def at(self, stage: Stage, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> Artefact:
+        """The artefact after `stage`, shared by all variants whose fixes touch nothing up to there."""
+        active = active_at(stage, fixes)
+
+        def run() -> Artefact:
+            if stage is Stage.PREPARE:
+                before = self._handed_over(case, flow)
+            else:
+                before = self.at(ORDER[ORDER.index(stage) - 1], case, flow, fixes).copy()
+            with self.during(case, stage), repaired(active):
+                return self._run(stage, flow, before)
+
+        return once(self._made, (stage, tuple(fix.name for fix in active)), run)
+
+    def _handed_over(self, case: Case, flow: Flow) -> Artefact:
+        graph = copy_graph(self.export(case, flow))
+        handed = dict([*graph.named_parameters(), *graph.named_buffers()])
+        return Artefact(graph, handed, weight_hashes(handed.items()))
+
+    def _run(self, stage: Stage, flow: Flow, before: Artefact) -> Artefact:
+        graph, facts = before.graph, before.facts
+        if stage is Stage.PREPARE:
+            graph = flow.prepare(graph)
+            facts = read_prepared(graph)
+        elif stage is Stage.CALIBRATE:
+            made = flow.calibrate(graph, self._subject.calibration())
+            graph = graph if made is None else made
+        elif stage is Stage.CONVERT:
+            graph = flow.convert(graph)
+        elif stage is Stage.EDGE:
+            graph = flow.edge(graph, self._subject.inputs) if flow.edge else graph
+        else:
+            assert flow.lower is not None
+            graph = flow.lower(graph)
+        self._check_untouched(stage, before)
+        keep = stage in (Stage.PREPARE, Stage.CALIBRATE)
+        return Artefact(graph, before.handed if keep else {}, before.hashes if keep else {}, facts)
+
+    @staticmethod
+    def _check_untouched(stage: Stage, before: Artefact) -> None:
+        after = weight_hashes(before.handed.items())
+        written = [name for name, digest in after.items() if digest != before.hashes[name]]
+        if written:
+            names = ", ".join(written[:5])
+            raise StageError(stage, f"the flow wrote into the float model's weights: {names}", Cause.MUTATED_WEIGHTS)
+
+    @contextmanager
+    def during(self, case: Case, stage: Stage) -> Iterator[None]:
+        """Report a stage, time it, and turn what it raises into a `StageError`."""
+        self._on_stage(case, stage)
+        torch.manual_seed(0)  # upstream code that draws random numbers draws the same ones in whatever order
+        start = time.perf_counter()
+        try:
+            yield
+        except StageError:
+            raise
+        except Exception as error:
+            raise StageError(stage, f"{type(error).__name__}: {error}") from error
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def active_at(stage: Stage, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """The fixes that are at work in a stage: theirs is this one or an earlier one."""
+    return tuple(fix for fix in fixes if ORDER.index(fix.stage) <= ORDER.index(stage))
+
+
+def once(memo: dict[object, T | StageError], key: object, make: Callable[[], T]) -> T:
+    """What `make` returned or raised the first time: a stage that failed is not tried again for the next point."""
+    if key not in memo:
+        try:
+            memo[key] = make()
+        except StageError as error:
+            memo[key] = error
+    found = memo[key]
+    if isinstance(found, StageError):
+        raise found
+    return found

@@ -1,0 +1,61 @@
+"""The verb `fixes`: the state of every known fix on the installed releases, measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.markup import escape
+from rich.table import Table
+
+from harness import fixes
+from harness.execute import Options, measuring_processes
+from harness.fixes.states import Diagnosis
+from harness.records import FixState
+from harness.report.phrases import probe_value
+from harness.report.terminal import console
+
+_COLOURS = {
+    FixState.NEEDED: "yellow",
+    FixState.UPSTREAMED: "green",
+    FixState.INERT: "red",
+    FixState.NOT_INSTALLED: "dim",
+    FixState.UNKNOWN: "red",
+}
+
+
+def diagnose_all() -> list[Diagnosis]:
+    """Measure all fixes, a process for each package; by name."""
+    with measuring_processes(Options()) as workers:
+        return workers.diagnose(fixes.installed())
+
+
+def as_text(found: Sequence[Diagnosis]) -> str:
+    """JSON with exact values."""
+    return json.dumps([asdict(diagnosis) for diagnosis in found], indent=1)
+
+
+def print_diagnoses(found: Sequence[Diagnosis]) -> None:
+    """A table of fixes: what is measured, as released and repaired."""
+    out = console()
+    table = Table(show_lines=True)
+    table.add_column("fix", no_wrap=True)
+    for heading in ("installed", "state", "measures", "released", "repaired", "link"):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        table.add_row(
+            one.name,
+            escape(f"{one.package} {one.version}".strip()),
+            f"[{_COLOURS[one.state]}]{one.state}[/]",
+            escape(one.measures),
+            escape(probe_value(one.released)),
+            escape(probe_value(one.repaired)),
+            escape(one.link),
+        )
+    out.print(table)
+    for one in found:
+        if one.trapped is not None:
+            out.print(f"{one.name}, half repaired: {escape(probe_value(one.trapped))}", highlight=False, soft_wrap=True)
+        if one.note:
+            out.print(f"{one.name}: {escape(one.note)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,224 @@
+"""The state of a fix is measured; a variant of a fix that cannot be told is a failed row, never released by mistake."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from harness.fixes import Fix, Reading, variants
+from harness.fixes.seams import SeamMovedError, replaced
+from harness.fixes.states import diagnose
+from harness.records import FixState, Stage
+from tests.lab import fix, lab, nothing
+
+
+def _upstream() -> ModuleType:
+    """A package whose `absmax` forgets negative values."""
+    module = ModuleType("upstream")
+    exec("def absmax(values):\n    return max(values)", module.__dict__)
+    return module
+
+
+def _absmax_fix(module: ModuleType, **changes: object) -> Fix:
+    def probe() -> Reading:
+        value = module.absmax([-2.0, 1.0])
+        return Reading(value, 2.0, right=value == 2.0)
+
+    def repair():
+        return replaced(module, "absmax", lambda values: max(map(abs, values)), parameters=("values",))
+
+    return replace(fix("absmax", Stage.CONVERT, repair, probe), **changes)
+
+
+def test_needed_shows_the_wrong_and_the_right_value():
+    found = diagnose(_absmax_fix(_upstream()))
+    assert (found.state, found.released, found.repaired) == (FixState.NEEDED, 1.0, 2.0)
+
+
+def test_a_release_that_is_already_right_is_upstreamed():
+    module = _upstream()
+    module.absmax = lambda values: max(map(abs, values))
+    found = diagnose(_absmax_fix(module))
+    assert (found.state, found.released) == (FixState.UPSTREAMED, 2.0)
+
+
+def test_a_repair_that_changes_nothing_is_inert():
+    found = diagnose(_absmax_fix(_upstream(), repair=nothing))
+    assert (found.state, found.released, found.repaired) == (FixState.INERT, 1.0, 1.0)
+
+
+def test_a_repair_that_gives_another_wrong_value_is_unknown():
+    module = _upstream()
+    found = diagnose(_absmax_fix(module, repair=lambda: replaced(module, "absmax", lambda values: 5.0)))
+    assert (found.state, found.repaired, found.note) == (FixState.UNKNOWN, 5.0, "the repair does not give 2.0")
+
+
+@pytest.mark.parametrize(
+    ("moved", "note"),
+    [
+        (lambda module: setattr(module, "absmax", lambda values, axis=None: max(values)), "takes (values, axis), not"),
+        (lambda module: delattr(module, "absmax"), "has no attribute 'absmax'"),
+    ],
+)
+def test_a_seam_that_moved_is_unknown(moved, note):
+    module = _upstream()
+    moved(module)
+    found = diagnose(_absmax_fix(module))
+    assert found.state is FixState.UNKNOWN
+    assert note in found.note
+
+
+def test_a_missing_package_is_not_installed_and_nothing_is_probed():
+    def probe() -> Reading:
+        raise AssertionError
+
+    found = diagnose(replace(fix("a", Stage.CONVERT, probe=probe), package="no-such-package"))
+    assert (found.state, found.version) == (FixState.NOT_INSTALLED, "")
+
+
+def test_a_half_repair_is_measured_beside_the_repair():
+    module = _upstream()
+
+    def half():
+        return replaced(module, "absmax", lambda values: "no bound")
+
+    found = diagnose(_absmax_fix(module, trap=half))
+    assert (found.state, found.repaired, found.trapped) == (FixState.NEEDED, 2.0, "no bound")
+
+
+def test_without_a_repair_the_right_value_is_the_probes_own_and_no_flow_has_the_variant():
+    lone = _absmax_fix(_upstream(), repair=None)
+    found = diagnose(lone)
+    assert (found.state, found.released, found.repaired) == (FixState.NEEDED, 1.0, 2.0)
+    assert variants("x86-static", (lone,)) == ["released"]
+
+
+def test_replaced_restores_the_original_after_an_exception_and_keeps_static_methods():
+    class Owner:
+        @staticmethod
+        def double(value):
+            return 2 * value
+
+    stored = vars(Owner)["double"]
+    with (
+        contextlib.suppress(RuntimeError),
+        replaced(Owner, "double", staticmethod(lambda value: 3 * value), ("value",)),
+    ):
+        assert Owner.double(1) == 3
+        raise RuntimeError
+    assert vars(Owner)["double"] is stored
+    assert Owner().double(1) == 2
+
+
+def test_replaced_refuses_an_inherited_attribute_as_patching_it_would_hide_the_base():
+    class Base:
+        def method(self):
+            return 1
+
+    class Child(Base):
+        pass
+
+    with pytest.raises(SeamMovedError, match="Child has no method"), replaced(Child, "method", lambda self: 2):
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "With Space", "a+b", "a/b", "a,b"])
+def test_a_fix_name_is_one_word_so_that_variants_can_be_told_apart(name):
+    with pytest.raises(ValueError, match="lower-case letters"):
+        fix(name, Stage.CONVERT)
+
+
+# In the pipeline: what a variant's rows say.
+
+
+def _states(result) -> set[str]:
+    return {row.fix_state for row in result.outputs}
+
+
+@contextmanager
+def _doubled() -> Iterator[None]:
+    """Doubles every range that a histogram observer finds."""
+    from torchao.quantization.pt2e.observer import HistogramObserver
+
+    original = HistogramObserver.calculate_qparams
+
+    def doubled(self):
+        scale, zero_point = original(self)
+        return scale * 2, zero_point
+
+    with replaced(HistogramObserver, "calculate_qparams", doubled, ("self",)):
+        yield
+
+
+def test_released_rows_have_no_state_and_a_working_repair_is_needed():
+    bench = lab()
+    assert _states(bench.measure("x86-static")) == {""}
+    assert _states(bench.measure("x86-static", (fix("doubled", Stage.CONVERT, _doubled),))) == {"needed"}
+
+
+def test_a_variant_that_changes_no_qparam_node_or_bit_is_inert():
+    assert _states(lab().measure("x86-static", (fix("idle", Stage.PREPARE),))) == {"inert"}
+
+
+def test_an_upstreamed_fix_is_not_applied():
+    entered = []
+
+    @contextmanager
+    def repair() -> Iterator[None]:
+        entered.append(1)
+        yield
+
+    right = fix("done", Stage.CONVERT, repair, lambda: Reading(2.0, 2.0, right=True))
+    bench = lab()
+    result = bench.measure("x86-static", (right,))
+    assert (_states(result), entered) == ({"upstreamed"}, [])
+    released = bench.measure("x86-static")
+    assert [row.sqnr_db for row in result.outputs] == [row.sqnr_db for row in released.outputs]
+
+
+def test_in_a_variant_of_two_the_upstreamed_one_is_left_out_and_the_other_applied():
+    right = fix("done", Stage.CONVERT, nothing, lambda: Reading(2.0, 2.0, right=True))
+    bench = lab()
+    both = bench.measure("x86-static", (right, fix("doubled", Stage.CONVERT, _doubled)))
+    alone = bench.measure("x86-static", (fix("doubled", Stage.CONVERT, _doubled),))
+    assert _states(both) == {"needed"}
+    assert [row.scale for row in both.quantizers] == [row.scale for row in alone.quantizers]
+
+
+def _failing_probe() -> Reading:
+    raise RuntimeError("no such graph")
+
+
+@contextmanager
+def _moved() -> Iterator[None]:
+    raise SeamMovedError("upstream has no function")
+    yield
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        (fix("probeless", Stage.CONVERT, nothing, _failing_probe), "state of fix probeless unknown"),
+        (fix("moved", Stage.CONVERT, _moved), "SeamMovedError: upstream has no function"),
+    ],
+)
+def test_a_fix_that_cannot_be_told_or_applied_fails_from_its_stage_on(broken, error):
+    result = lab().measure("x86-static", (broken,))
+    by_point = {row.point: row for row in result.outputs}
+    assert by_point["prepared"].status == "measured"
+    assert by_point["converted"].status == "failed:convert"
+    assert error in by_point["converted"].error
+    assert _states(result) == {"unknown"}
+
+
+def test_the_order_in_which_fixes_are_given_does_not_matter_to_their_variant():
+    from harness.fixes import of_variant, variant_name
+
+    one, two = fix("a", Stage.CONVERT), fix("b", Stage.CONVERT)
+    assert variant_name(frozenset({"b", "a"})) == variant_name(frozenset({"a", "b"})) == "+a+b"
+    assert of_variant("+a+b", (two, one)) == (one, two)
