@@ -3,13 +3,15 @@
 Upstream: `torchao/quantization/pt2e/quantizer/{x86,arm}_inductor_quantizer.py`. `arm-*-s8s8f32-per-tensor` is Arm's
 released default configuration; the other Arm flows configure the same quantizer through the public
 `QuantizationConfig` (activations s8 or u8, weights per tensor or per channel), as the released helper offers neither
-choice. torchao is imported inside the stages, so that listing flows costs nothing and the fp32 reference is computed
-before upstream code is loaded.
+choice. `arm-*-default` asks that helper for per-channel weights: as released it cannot say so, and gives the same as
+`arm-*-s8s8f32-per-tensor`; with fix `arm-weight-granularity` it does. torchao is imported inside the stages, so that
+listing flows costs nothing and the fp32 reference is computed before upstream code is loaded.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from harness.flows import Flow
@@ -27,6 +29,8 @@ def flow(name: str) -> Flow:
     dynamic = mode == "dynamic"
     if backend == "x86":
         quantizer = partial(_x86_quantizer, dynamic)
+    elif rest == ["default"]:
+        quantizer = partial(_arm_default_quantizer, dynamic)
     else:
         quantizer = partial(_arm_quantizer, dynamic, rest[0].startswith("u8"), rest[-1] == "channel")
     return Flow(
@@ -46,6 +50,14 @@ def _x86_quantizer(dynamic: bool) -> Any:
     )
 
     return X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config(is_dynamic=dynamic))
+
+
+def _arm_default_quantizer(dynamic: bool) -> Any:
+    from torchao.quantization.pt2e.quantizer import arm_inductor_quantizer as arm
+
+    default = arm.get_default_arm_inductor_quantization_config
+    choice = {"is_per_channel": True} if "is_per_channel" in signature(default).parameters else {}
+    return arm.ArmInductorQuantizer().set_global(default(is_dynamic=dynamic, **choice))
 
 
 def _arm_quantizer(dynamic: bool, unsigned: bool, per_channel: bool) -> Any:
