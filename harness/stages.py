@@ -43,10 +43,11 @@ class Artefact:
     hashes: dict[str, str] = field(default_factory=dict)
     facts: PreparedFacts = field(default_factory=PreparedFacts)
 
-    def copy(self) -> Artefact:
-        """A copy that the next stage may write into."""
+    def copy_for(self, stage: Stage) -> Artefact:
+        """A copy that `stage`, the next one, may write into."""
         memo: dict[int, object] = {}
-        copier = copy_graph if isinstance(self.graph, GraphModule) else copy.deepcopy
+        # Convert has used the annotations up: those of its graph name nodes that are gone, and cannot be copied.
+        copier = copy_graph if stage in (Stage.CALIBRATE, Stage.CONVERT) else copy.deepcopy
         graph = copier(self.graph, memo)
         return Artefact(graph, copied_tensors(self.handed, memo), self.hashes, self.facts)
 
@@ -95,7 +96,7 @@ class Stages:
             if stage is Stage.PREPARE:
                 before = self._handed_over(case, flow)
             else:
-                before = self.at(ORDER[ORDER.index(stage) - 1], case, flow, fixes).copy()
+                before = self.at(ORDER[ORDER.index(stage) - 1], case, flow, fixes).copy_for(stage)
             with self.during(case, stage), repaired(active):
                 return self._run(stage, flow, before)
 
