@@ -124,25 +124,27 @@ def _is_shared(weight: Node, m: GraphModule) -> bool:
 
 
 def _own_parameters(weight: Node, bias: Node | None, bn: Node, m: GraphModule) -> tuple[Node, Node]:
-    """Copies of a layer's weight and bias (zeros if it has none) under names of their own, beside the shared weight."""
+    """Copies of a layer's weight and bias (zeros if it has none) under names of their own, beside the shared ones."""
     import torch
     from torchao.quantization.pt2e.utils import _get_tensor_constant_from_node as value_of
 
-    values = {"weight": value_of(weight, m), "bias": value_of(bias, m)}
-    if bias is None:
-        values["bias"] = torch.zeros_like(value_of(bn.args[3], m))
-    owner, _, _ = str(weight.target).rpartition(".")
-    own = []
-    for name, value in values.items():
-        attribute = f"{name}_{bn.name}"
-        parameter = torch.nn.Parameter(value.detach().clone(), requires_grad=value.requires_grad)
-        m.get_submodule(owner).register_parameter(attribute, parameter)
-        with m.graph.inserting_after(weight):
-            node = m.graph.get_attr(f"{owner}.{attribute}".removeprefix("."))
-        node.meta = dict(weight.meta)
-        node.meta["val"] = weight.meta["val"].fake_mode.from_tensor(value, static_shapes=True)
-        own.append(node)
-    return own[0], own[1]
+    zeros = torch.zeros_like(value_of(bn.args[3], m))
+    own_weight = _insert_parameter(weight, f"weight_{bn.name}", value_of(weight, m), m)
+    own_bias = _insert_parameter(bias or own_weight, f"bias_{bn.name}", value_of(bias, m) if bias else zeros, m)
+    return own_weight, own_bias
+
+
+def _insert_parameter(beside: Node, attribute: str, value: torch.Tensor, m: GraphModule) -> Node:
+    import torch
+
+    owner, _, _ = str(beside.target).rpartition(".")
+    parameter = torch.nn.Parameter(value.detach().clone(), requires_grad=value.requires_grad)
+    m.get_submodule(owner).register_parameter(attribute, parameter)
+    with m.graph.inserting_after(beside):
+        node = m.graph.get_attr(f"{owner}.{attribute}".removeprefix("."))
+    node.meta = dict(beside.meta)
+    node.meta["val"] = beside.meta["val"].fake_mode.from_tensor(value, static_shapes=True)
+    return node
 
 
 FIX = Fix(
