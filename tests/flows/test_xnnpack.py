@@ -1,0 +1,78 @@
+"""ExecuTorch's XNNPACKQuantizer on the small models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from harness import flows
+from harness.flows import pt2e, xnnpack
+from harness.measure.metrics import sqnr_db
+from harness.measure.qdq import bind, is_dequantize, is_quantize, op_name
+from harness.workspace import load_module
+
+pytest.importorskip("executorch")
+torch.set_num_threads(1)
+
+FLOW = xnnpack.flow("xnnpack")
+MODELS = Path(__file__).parents[2] / "models"
+
+
+def converted_and_sqnr(name: str) -> tuple[torch.fx.GraphModule, list[float]]:
+    """A small model's converted graph, and the SQNR of each output over the first evaluation batch, dB."""
+    adapter = load_module(MODELS, name)
+    model = adapter.build("small", adapter.SIZES["small"].weights[0], 0)
+    inputs = next(iter(adapter.evaluation("small", 0))).inputs
+    with torch.no_grad():
+        graph = FLOW.prepare(FLOW.export(model, inputs))
+        FLOW.calibrate(graph, (batch.inputs for batch in adapter.calibration("small", 0)))
+        graph = FLOW.convert(graph)
+        pairs = zip(tensors(model(*inputs)), tensors(graph(*inputs)), strict=True)
+        return graph, [sqnr_db(reference=reference, actual=actual) or 0.0 for reference, actual in pairs]
+
+
+def tensors(outputs):
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+@pytest.mark.parametrize("name", ["bert", "convnext", "resnet", "slices", "vit"])
+def test_every_small_model_keeps_25_db_with_int8_weights_per_channel(name):
+    """8 bits leave 6.02 x 8 - 10 = 38 dB of a tensor spread over its range; a network of them loses some 10 more."""
+    graph, quality = converted_and_sqnr(name)
+    assert min(quality) > 25
+    nodes = list(graph.graph.nodes)
+    activations = [bind(node) for node in nodes if is_quantize(node)]
+    weights = [bind(node) for node in nodes if is_dequantize(node) and op_name(node) == "dequantize_per_channel"]
+    assert {(args["quant_min"], args["quant_max"], args["dtype"]) for args in activations} == {(-128, 127, torch.int8)}
+    assert {(args["axis"], args["quant_min"], args["quant_max"]) for args in weights} == {(0, -127, 127)}
+
+
+class IndexesWithIntegers(nn.Module):
+    """As BERT indexes its attention mask."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 0.5)[:, torch.arange(4) + 0]
+
+
+def test_integer_arithmetic_stays_integer():
+    x = torch.linspace(-1, 1, 8).reshape(2, 4)
+    prepared = FLOW.prepare(FLOW.export(IndexesWithIntegers(), (x,)))
+    assert torch.equal(prepared(x), x + 0.5)
+    float_add, integer_add = (node for node in prepared.graph.nodes if op_name(node) == "add")
+    assert float_add.target is torch.ops.aten.add.Tensor
+    assert integer_add.target is torch.ops.aten.add.Scalar
+
+
+def test_upstream_alone_makes_the_index_a_float():
+    """Why the flow rewrites integer scalars; when this fails, the installed release no longer needs it."""
+    x = torch.ones(2, 4)
+    prepared = pt2e.prepare(xnnpack._quantizer, FLOW.export(IndexesWithIntegers(), (x,)))
+    with pytest.raises(IndexError, match="tensors used as indices must be long"):
+        prepared(x)
+
+
+def test_the_flow_shares_its_export_with_torchao_flows():
+    assert FLOW.export is flows.load("x86-static").export
