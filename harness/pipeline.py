@@ -17,7 +17,7 @@ from harness.graphs import copy_graph
 from harness.measure.cause import output_cause
 from harness.measure.ranges import RangeReader
 from harness.measure.structure import count_nodes, graph_digest
-from harness.records import Case, FixState, OutputRow, Point, QuantizerRow, Stage, failed_rows
+from harness.records import Case, Cause, FixState, OutputRow, Point, QuantizerRow, Stage, failed_rows
 from harness.stages import StageError, Stages, active_at, once
 from harness.subject import Subject
 
@@ -146,8 +146,16 @@ class Pipeline:
             quantizers = reader.rows(case, point)
         before = self._converted_rows(point, case, flow, fixes)
         counts = asdict(count_nodes(made.graph))
-        rows = [replace(row, **counts, cause=output_cause(row, quantizers, before.get(row.output))) for row in rows]
-        return _Measured(rows, quantizers, (graph_digest(made.graph), digest))
+        behind = dict(zip(self._subject.outputs, reader.behind_outputs(), strict=False))
+        explained = []
+        for row in rows:
+            own = [
+                quantizer
+                for quantizer in quantizers
+                if quantizer.cause == Cause.UNQUANTIZED or quantizer.quantizer in behind.get(row.output, ())
+            ]
+            explained.append(replace(row, **counts, cause=output_cause(row, own, before.get(row.output))))
+        return _Measured(explained, quantizers, (graph_digest(made.graph), digest))
 
     def _converted_rows(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> dict[str, OutputRow]:
         if point is not Point.LOWERED:

@@ -11,7 +11,7 @@ from harness import fixes as fix_table
 from harness import flows as flow_table
 from harness.adapter import Size
 from harness.errors import NothingMeasuredError, UsageError, unknown_name
-from harness.records import Case
+from harness.records import RELEASED, Case
 from harness.settings import Settings, Suite
 
 UNKNOWN_WEIGHTS = "unknown"
@@ -108,7 +108,12 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
             f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection, sizes)}"
         )
     every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, sizes)}
-    return Plan(selection.suite_name, selection.filtered, tuple(sorted(cases)), tuple(sorted(every)))
+    return Plan(selection.suite_name, selection.filtered, tuple(sorted(cases, key=_order)), tuple(sorted(every)))
+
+
+def _order(case: Case) -> tuple[object, ...]:
+    """By name, and of each flow `released` first: what a variant shares with it is then put down to it."""
+    return (case.model, case.size, case.weights, case.flow, case.variant != RELEASED, case.variant)
 
 
 def _suite(selection: Selection, settings: Settings, sizes: Sizes) -> Suite:

@@ -20,7 +20,17 @@ from harness.errors import ConfigError, unknown_name
 from harness.records import RELEASED, Stage
 
 ENTRY_POINTS = "sqnr.fixes"
-BUILTIN: dict[str, str] = {}
+BUILTIN = {
+    "ao-bn-eps-reset": "harness.fixes.ao_bn_eps_reset",
+    "ao-float8-zero-row": "harness.fixes.ao_float8_zero_row",
+    "ao-shared-conv-bn": "harness.fixes.ao_shared_conv_bn",
+    "arm-weight-granularity": "harness.fixes.arm_weight_granularity",
+    "cadence-branch-hoist": "harness.fixes.cadence_branch_hoist",
+    "nncf-mul-parameter": "harness.fixes.nncf_mul_parameter",
+    "pre-grad-pass-chain": "harness.fixes.pre_grad_pass_chain",
+    "vulkan-qcs4w-odd-channels": "harness.fixes.vulkan_qcs4w_odd_channels",
+    "vulkan-qcs4w-offset": "harness.fixes.vulkan_qcs4w_offset",
+}
 
 
 @dataclass(frozen=True, slots=True)

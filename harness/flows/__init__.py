@@ -26,7 +26,14 @@ ARM_FLOWS = tuple(
     for activation in ("s8", "u8")
     for granularity in ("tensor", "channel")
 )
-BUILTIN = dict.fromkeys(("x86-static", "x86-dynamic", *ARM_FLOWS), "harness.flows.inductor")
+INDUCTOR_FLOWS = ("x86-static", "x86-dynamic", *ARM_FLOWS, "arm-static-default", "arm-dynamic-default")
+BUILTIN = {
+    **dict.fromkeys(INDUCTOR_FLOWS, "harness.flows.inductor"),
+    **dict.fromkeys(("nncf-mul", "nncf-x86"), "harness.flows.nncf"),
+    "cadence-hoist": "harness.flows.cadence",
+    **dict.fromkeys(("vulkan-4w", "vulkan-8w"), "harness.flows.vulkan"),
+    "xnnpack": "harness.flows.xnnpack",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ CONTROL_DB = 100.0
 """Least SQNR of a graph in which nothing is quantized yet."""
 NOTABLE_LOSS_DB = 10.0
 """A quantizer that loses less is a choice: symmetric codes for data of one sign alone cost 6 dB."""
+HARMLESS_DB = 40.0
+"""A quantizer as good as this hurts nobody, however coarse: 8 bits do no better than about 50 dB."""
 AXIS_GAP_DB = 10.0
 """A weight's worst output channel this far below the whole, and scales along another axis: the axis is wrong."""
 LOWERING_LOSS_DB = 3.0
@@ -41,12 +43,14 @@ def _wrong_axis(row: QuantizerRow, output_axis: int | None) -> bool:
 
 
 def _loss_db(row: QuantizerRow, mean_square: float | None) -> float | None:
-    """SQNR of bounds fitted to the observed range, less the measured one; None where either is undefined."""
+    """SQNR of bounds fitted to the observed range, less the measured one; None where there is nothing to explain."""
+    if row.dtype.startswith("float"):
+        return None  # steps of a float type grow with the value
     numbers = (row.observed_lo, row.observed_hi, row.quant_min, row.quant_max, row.sqnr_db, mean_square)
     if any(value is None for value in numbers):
         return None
     low, high, quant_min, quant_max, sqnr_db, power = (float(value or 0.0) for value in numbers)
-    if not (high > low and quant_max > quant_min and power > 0):
+    if not (high > low and quant_max > quant_min and power > 0 and sqnr_db < HARMLESS_DB):
         return None
     step = (high - low) / (quant_max - quant_min)
     return 10 * math.log10(12 * power / step**2) - sqnr_db
@@ -67,7 +71,7 @@ def _explain(row: QuantizerRow, mean_square: float) -> Cause:
 
 
 def output_cause(row: OutputRow, quantizers: Iterable[QuantizerRow], converted: OutputRow | None) -> str:
-    """Why an output is damaged, or nothing, by the quantizers of its graph; `converted` is it before lowering."""
+    """Why an output is damaged, or nothing, by the quantizers behind it; `converted` is it before lowering."""
     if row.status in (Status.NONFINITE_ACTUAL, Status.NONFINITE_REFERENCE):
         return Cause.NONFINITE
     if row.point in (Point.FLOAT, Point.PREPARED):

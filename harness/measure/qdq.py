@@ -1,8 +1,8 @@
 """What the quantize and dequantize ops of every upstream mean: one table for all dialects.
 
 Covers `quantized_decomposed.*` (ATen and edge dialect, per tensor, per channel, per channel group, per token) and
-torchao's `quantize_affine` / `dequantize_affine`. Arguments are bound by the names in each op's schema, so `.tensor`
-and `.tensor2` overloads need no case of their own.
+torchao's `quantize_affine` / `dequantize_affine` and their float8 relatives. Arguments are bound by the names in each
+op's schema, so `.tensor` and `.tensor2` overloads need no case of their own.
 """
 
 from __future__ import annotations
@@ -86,9 +86,20 @@ class QParams:
         """Upper range bounds, scale x (quant_max - zero_point), broadcastable, float64."""
         return self.scale * (self.quant_max - self.zero_point)
 
+    def dequantize(self, codes: torch.Tensor) -> torch.Tensor:
+        """Float32 values of integer codes, (code - zero_point) x scale."""
+        scale, zero_point = (expand_groups(part, codes.shape) for part in (self.scale, self.zero_point))
+        return ((codes.to(torch.int64) - zero_point) * scale).to(torch.float32)
+
 
 def _first(bound: Mapping[str, Any], *names: str) -> Any:
     return next((bound[name] for name in names if bound.get(name) is not None), None)
+
+
+def input_of(bound: Mapping[str, Any]) -> torch.Tensor:
+    """The tensor that a quantize or dequantize op with these arguments takes."""
+    found: torch.Tensor = _first(bound, "input", "tensor")
+    return found
 
 
 def read_qparams(bound: Mapping[str, Any], shape: torch.Size) -> QParams:
@@ -96,19 +107,28 @@ def read_qparams(bound: Mapping[str, Any], shape: torch.Size) -> QParams:
     scale = torch.as_tensor(_first(bound, "scale", "scales"), dtype=torch.float64)
     zero = _first(bound, "zero_point", "zero_points")
     zero_point = torch.zeros_like(scale, dtype=torch.int64) if zero is None else torch.as_tensor(zero).to(torch.int64)
-    dtype = _first(bound, "dtype", "output_dtype", "input_dtype")
-    info = torch.iinfo(dtype) if isinstance(dtype, torch.dtype) and not dtype.is_floating_point else None
+    dtype = _code_dtype(bound)
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     low, high = _first(bound, "quant_min"), _first(bound, "quant_max")
     granularity, axis, layout = _granularity(bound, scale, shape)
     return QParams(
         scale=scale.reshape(layout),
         zero_point=zero_point.reshape(layout),
-        quant_min=int(low) if low is not None else (info.min if info else 0),
-        quant_max=int(high) if high is not None else (info.max if info else 0),
+        quant_min=int(info.min if low is None else low),
+        quant_max=int(info.max if high is None else high),
         dtype=str(dtype).removeprefix("torch."),
         granularity=granularity,
         axis=axis,
     )
+
+
+def _code_dtype(bound: Mapping[str, Any]) -> torch.dtype:
+    """Type of the codes; a float8 dequantize op does not name it, and its `output_dtype` is another."""
+    source = _first(bound, "input", "tensor")
+    if isinstance(source, torch.Tensor) and source.dtype.is_floating_point and source.element_size() == 1:
+        return source.dtype
+    named: torch.dtype = _first(bound, "dtype", "float8_dtype", "input_dtype", "output_dtype")
+    return named
 
 
 def _granularity(

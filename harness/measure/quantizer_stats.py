@@ -70,7 +70,8 @@ class QuantizerStats:
 
     def _add_bounds(self, qparams: QParams) -> None:
         lo, hi = qparams.lo.reshape(-1), qparams.hi.reshape(-1)
-        if not bool(torch.isfinite(lo).all() and torch.isfinite(hi).all()):
+        # A scale of 0 makes NaN of every zero it divides.
+        if not bool(torch.isfinite(lo).all() and torch.isfinite(hi).all() and qparams.scale.all()):
             self._finite = False
             return
         widest = int(torch.argmax(hi - lo))

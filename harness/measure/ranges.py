@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.node import map_arg
 
 from harness.measure.prepared import PreparedFacts
-from harness.measure.qdq import bind, is_dequantize, is_qparams, is_quantize, op_name, read_qparams
+from harness.measure.qdq import QParams, bind, input_of, is_dequantize, is_qparams, is_quantize, op_name, read_qparams
 from harness.measure.quantizer_stats import QuantizerStats
 from harness.measure.sites import Sites, constant, operands, trace_source
 from harness.records import Case, Cause, Mode, Point, QuantizerRow, QuantizerStatus, Role
@@ -58,27 +59,28 @@ class RangeReader(Interpreter):
         if stats is not None and is_quantize(n) and not stats.done:
             bound = bind(n, self._value)
             codes = result
-            restored = self._dequantized(n, codes)
-            x = bound["input"]
-            stats.update(x, codes, restored, read_qparams(bound, x.shape))
+            x = input_of(bound)
+            qparams = read_qparams(bound, x.shape)
+            stats.update(x, codes, self._dequantized(n, codes, qparams), qparams)
         return result
 
     def _value(self, argument: Any) -> Any:
         return self.env[argument] if isinstance(argument, Node) else argument
 
-    def _dequantized(self, quantize: Node, codes: torch.Tensor) -> torch.Tensor | None:
+    def _dequantized(self, quantize: Node, codes: torch.Tensor, qparams: QParams) -> torch.Tensor:
+        """What the graph makes of the codes; by arithmetic where it slices or moves them first."""
         for user in quantize.users:
             if is_dequantize(user):
                 bound = bind(user, lambda value: codes if value is quantize else self._value(value))
                 result: torch.Tensor = user.target(**bound)  # type: ignore[operator]
                 return result
-        return None
+        return qparams.dequantize(codes)
 
     def _measure_folded(self, node: Node) -> None:
         bound = bind(node, lambda value: constant(self._graph, value) if isinstance(value, Node) else value)
-        codes = bound.get("input")
-        if codes is None or any(value is None for key, value in bound.items() if "scale" in key):
+        if any(bound.get(name, 0) is None for name in ("input", "tensor", "scale", "scales")):
             return
+        codes = input_of(bound)
         stats = self._stats[node]
         restored = node.target(**bound)  # type: ignore[operator]
         stats.update(self._facts.weights.get(stats.name), codes, restored, read_qparams(bound, codes.shape))
@@ -97,6 +99,18 @@ class RangeReader(Interpreter):
             key = (case.model, case.size, case.weights, case.flow, case.variant, point, name)
             found.append(QuantizerRow(*key, QuantizerStatus.UNQUANTIZED, role, cause=cause))
         return sorted(found, key=lambda row: row.quantizer)
+
+    def behind_outputs(self) -> list[frozenset[str]]:
+        """For each output of the graph, in order: the names of the quantizers that its value went through."""
+        behind: dict[Node, frozenset[str]] = {}
+        for node in self._graph.graph.nodes:
+            if node.op == "output":
+                leaves: list[Node] = []
+                map_arg(node.args, leaves.append)
+                return [behind[leaf] for leaf in leaves]
+            own = frozenset({self._stats[node].name}) if node in self._stats else frozenset[str]()
+            behind[node] = own.union(*(behind[source] for source in node.all_input_nodes))
+        return []
 
     def _unquantized(self) -> Iterator[tuple[str, Role]]:
         """Annotated edges without a quantizer, and float parameters of convs, linears and matmuls."""

@@ -39,9 +39,9 @@ def as_text(found: Sequence[Diagnosis]) -> str:
 def print_diagnoses(found: Sequence[Diagnosis]) -> None:
     """A table of fixes: what is measured, as released and repaired."""
     out = console()
-    table = Table(show_lines=True)
+    table = Table(title="Known defects of the installed releases, measured", title_justify="left")
     table.add_column("fix", no_wrap=True)
-    for heading in ("installed", "state", "measures", "released", "repaired", "link"):
+    for heading in ("installed", "state", "measures", "released", "repaired"):
         table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(
@@ -51,11 +51,9 @@ def print_diagnoses(found: Sequence[Diagnosis]) -> None:
             escape(one.measures),
             escape(probe_value(one.released)),
             escape(probe_value(one.repaired)),
-            escape(one.link),
         )
     out.print(table)
     for one in found:
-        if one.trapped is not None:
-            out.print(f"{one.name}, half repaired: {escape(probe_value(one.trapped))}", highlight=False, soft_wrap=True)
-        if one.note:
-            out.print(f"{one.name}: {escape(one.note)}", highlight=False, soft_wrap=True)
+        trapped = "" if one.trapped is None else f"; half repaired: {probe_value(one.trapped)}"
+        note = f"; {one.note}" if one.note else ""
+        out.print(f"{one.name}: {one.link}{trapped}{note}", markup=False, highlight=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.fx import Graph
+from torch.fx import Graph, Node
 from torchao.quantization.pt2e import _affine_quantization  # noqa: F401  # registers torchao's ops
 
 from harness.measure.qdq import bind, expand_groups, is_dequantize, is_quantize, op_name, read_qparams
@@ -76,3 +76,20 @@ def test_ops_are_told_apart_and_in_place_names_lose_their_underscore():
     assert (is_quantize(quantize), is_dequantize(quantize)) == (True, False)
     assert (is_quantize(dequantize), is_dequantize(dequantize)) == (False, True)
     assert op_name(node_of(torch.ops.aten.relu_.default)) == "relu"
+
+
+def test_float8_codes_range_over_their_type():
+    """float8_e4m3fn ends at 448, so a scale of 0.5 at 224; the dequantize op's `output_dtype` is not the codes'."""
+    scale = torch.tensor([[0.5]])
+    found = qparams(torch.ops.torchao.quantize_affine_float8_non_decomposed.default, scale, torch.float8_e4m3fn)
+    assert (found.dtype, float(found.lo), float(found.hi)) == ("float8_e4m3fn", -224.0, 224.0)
+    node = node_of(torch.ops.torchao.dequantize_affine_float8_non_decomposed.default, scale)
+    codes = torch.zeros(4, 6, dtype=torch.float8_e4m3fn)
+    restored = read_qparams(bind(node, lambda value: codes if isinstance(value, Node) else value), X.shape)
+    assert (restored.dtype, float(restored.hi)) == ("float8_e4m3fn", 224.0)
+
+
+def test_a_dequantize_of_torchao_is_read_by_the_type_of_its_codes_not_of_its_result():
+    args = ([4, 6], torch.ones(1), None, torch.int8, None, None, torch.float32)
+    found = qparams(torch.ops.torchao.dequantize_affine.default, *args)
+    assert (found.dtype, found.quant_min, found.quant_max) == ("int8", -128, 127)

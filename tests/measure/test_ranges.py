@@ -205,3 +205,24 @@ def test_a_scale_that_is_not_finite_is_a_status_and_leaves_no_number(bad):
         reader.run(torch.randn(2, 4))
     row = next(row for row in reader.rows(CASE, Point.CONVERTED) if row.quantizer == "linear.input")
     assert (row.status, row.scale, row.lo, row.hi) == ("nonfinite", None, None, None)
+
+
+@pytest.mark.parametrize(("scale", "status"), [(0.0, "nonfinite"), (0.01, "quantized")])
+def test_a_scale_of_zero_is_not_finite_as_it_makes_nan_of_zeros(scale, status):
+    """A float8 weight with one scale a row; the second row is all zero."""
+    from torchao.quantization.pt2e import _affine_quantization  # noqa: F401  # registers torchao's ops
+
+    ops = torch.ops.torchao
+    graph = torch.fx.Graph()
+    x, weight, scales = graph.placeholder("x"), graph.get_attr("weight"), graph.get_attr("scales")
+    codes = graph.call_function(ops.quantize_affine_float8_non_decomposed.default, (weight, scales))
+    restored = graph.call_function(ops.dequantize_affine_float8_non_decomposed.default, (codes, scales))
+    graph.output(graph.call_function(torch.ops.aten.linear.default, (x, restored)))
+    root = nn.Module()
+    root.weight = nn.Parameter(torch.tensor([[1.0, 2.0], [0.0, 0.0]]), requires_grad=False)
+    root.scales = torch.tensor([[0.01], [scale]])
+    reader = RangeReader(torch.fx.GraphModule(root, graph), PreparedFacts())
+    output = reader.run(torch.ones(1, 2))
+    (row,) = reader.rows(CASE, Point.CONVERTED)
+    assert (row.quantizer, row.status, row.cause) == ("linear.weight", status, "nonfinite" if scale == 0 else "")
+    assert bool(output.isnan().any()) == (scale == 0)
