@@ -102,12 +102,12 @@ def input_of(bound: Mapping[str, Any]) -> torch.Tensor:
     return found
 
 
-def read_qparams(bound: Mapping[str, Any], shape: torch.Size) -> QParams:
-    """Qparams of a quantize or dequantize op whose evaluated arguments are `bound`, for an input of `shape`."""
+def read_qparams(bound: Mapping[str, Any], codes: torch.Tensor) -> QParams:
+    """Qparams of a quantize or dequantize op whose evaluated arguments are `bound`, and which gives or takes `codes`."""
+    shape, dtype = codes.shape, codes.dtype
     scale = torch.as_tensor(_first(bound, "scale", "scales"), dtype=torch.float64)
     zero = _first(bound, "zero_point", "zero_points")
     zero_point = torch.zeros_like(scale, dtype=torch.int64) if zero is None else torch.as_tensor(zero).to(torch.int64)
-    dtype = _code_dtype(bound)
     info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     low, high = _first(bound, "quant_min"), _first(bound, "quant_max")
     granularity, axis, layout = _granularity(bound, scale, shape)
@@ -120,15 +120,6 @@ def read_qparams(bound: Mapping[str, Any], shape: torch.Size) -> QParams:
         granularity=granularity,
         axis=axis,
     )
-
-
-def _code_dtype(bound: Mapping[str, Any]) -> torch.dtype:
-    """Type of the codes; a float8 dequantize op does not name it, and its `output_dtype` is another."""
-    source = _first(bound, "input", "tensor")
-    if isinstance(source, torch.Tensor) and source.dtype.is_floating_point and source.element_size() == 1:
-        return source.dtype
-    named: torch.dtype = _first(bound, "dtype", "float8_dtype", "input_dtype", "output_dtype")
-    return named
 
 
 def _granularity(

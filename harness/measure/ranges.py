@@ -60,7 +60,7 @@ class RangeReader(Interpreter):
             bound = bind(n, self._value)
             codes = result
             x = input_of(bound)
-            qparams = read_qparams(bound, x.shape)
+            qparams = read_qparams(bound, codes)
             stats.update(x, codes, self._dequantized(n, codes, qparams), qparams)
         return result
 
@@ -83,7 +83,7 @@ class RangeReader(Interpreter):
         codes = input_of(bound)
         stats = self._stats[node]
         restored = node.target(**bound)  # type: ignore[operator]
-        stats.update(self._facts.weights.get(stats.name), codes, restored, read_qparams(bound, codes.shape))
+        stats.update(self._facts.weights.get(stats.name), codes, restored, read_qparams(bound, codes))
 
     def rows(self, case: Case, point: Point) -> list[QuantizerRow]:
         """The rows of all quantizers, and of all places of a converted graph that should have one and have none.
