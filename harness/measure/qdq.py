@@ -103,7 +103,7 @@ def input_of(bound: Mapping[str, Any]) -> torch.Tensor:
 
 
 def read_qparams(bound: Mapping[str, Any], codes: torch.Tensor) -> QParams:
-    """Qparams of a quantize or dequantize op whose evaluated arguments are `bound`, and which gives or takes `codes`."""
+    """Qparams of a quantize or dequantize op that gives or takes `codes`; `bound` are its evaluated arguments."""
     shape, dtype = codes.shape, codes.dtype
     scale = torch.as_tensor(_first(bound, "scale", "scales"), dtype=torch.float64)
     zero = _first(bound, "zero_point", "zero_points")
