@@ -16,6 +16,7 @@ from harness.records import (
     RELEASED,
     Case,
     Finding,
+    FixState,
     Mode,
     Outcome,
     OutputRow,
@@ -70,11 +71,12 @@ def compare(
 def _join(
     baseline: Rows, measured: Rows, in_scope: Callable[[Case], bool], tolerance_for: Callable[[Row], Tolerance]
 ) -> Iterator[tuple[Verdict, Row]]:
+    repaired = _fully_repaired(baseline, measured)
     for key in sorted(baseline.outputs.keys() | measured.outputs.keys()):
         old, new = baseline.outputs.get(key), measured.outputs.get(key)
         row = new or old
         if row is not None and (new is not None or in_scope(row.case)):
-            yield _judge_output(old, new, tolerance_for(row)), row
+            yield _judge_output(old, new, tolerance_for(row), row.case in repaired), row
     graphs, accepted = _known_graphs(measured), _known_graphs(baseline)
     for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
         before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
@@ -82,6 +84,16 @@ def _join(
         if quantizer is not None and (after is not None or in_scope(quantizer.case)):
             both_known = (quantizer.case, quantizer.point) in graphs & accepted
             yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
+
+
+def _fully_repaired(*sides: Rows) -> set[Case]:
+    """Of each flow's variants, the one with most fixes: what is still to be mended may leave the others at noise."""
+    fullest: dict[Case, Case] = {}
+    for case in sorted({row.case for side in sides for row in side.outputs.values()}):
+        released = replace(case, variant=RELEASED)
+        if case.variant.count("+") > fullest.get(released, released).variant.count("+"):
+            fullest[released] = case
+    return set(fullest.values())
 
 
 def _known_graphs(rows: Rows) -> set[tuple[Case, str]]:
@@ -93,7 +105,7 @@ def _known_graphs(rows: Rows) -> set[tuple[Case, str]]:
     }
 
 
-def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Tolerance) -> Verdict:
+def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Tolerance, repaired: bool) -> Verdict:
     row = new or old
     assert row is not None
     verdict = Verdict(row.case, "output", f"{row.point} {row.output}", Outcome.OK)
@@ -107,7 +119,7 @@ def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Toler
     if always_fails(new):
         finding = Finding("status", old.status if old else None, new.status)
         return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), error=new.error, loss_db=math.inf)
-    broken = list(_broken_limits(old, new, tolerance))
+    broken = list(_broken_limits(old, new, tolerance, repaired))
     if broken:
         return replace(verdict, outcome=Outcome.REGRESSED, findings=tuple(broken), loss_db=_loss(broken))
     if old is None:
@@ -117,11 +129,11 @@ def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Toler
     return _judge_pair(old, new, tolerance, verdict)
 
 
-def _broken_limits(old: OutputRow | None, new: OutputRow, tolerance: Tolerance) -> Iterator[Finding]:
+def _broken_limits(old: OutputRow | None, new: OutputRow, tolerance: Tolerance, repaired: bool) -> Iterator[Finding]:
     """Limits that hold without a baseline: a control that is not float, a repaired output that is noise."""
     if new.point in (Point.FLOAT, Point.PREPARED):
         limit = tolerance.control_db
-    elif new.variant != RELEASED and new.point in _QUANTIZED_POINTS:
+    elif repaired and new.fix_state == FixState.NEEDED and new.point in _QUANTIZED_POINTS:
         limit = tolerance.floor_db
     else:
         return

@@ -13,6 +13,7 @@ from harness.report.phrases import number
 
 _MOST_COLUMNS = 12
 _CASE = ["model", "size", "weights", "flow", "variant"]
+_MOVED = 0.01
 _QUANTIZED = (Point.CONVERTED, Point.LOWERED)
 
 
@@ -67,12 +68,12 @@ def idle_fixes(rows: Iterable[OutputRow]) -> list[str]:
 
 
 def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
-    """Quantizers whose range bounds a fix moved: largest observed value, range and own SQNR, released and repaired."""
+    """Quantizers whose range bounds a fix moved by over 1 %: largest observed value, range and own SQNR, both ways."""
     by_key = {row.key: row for row in rows}
     lines = []
     for key, row in sorted(by_key.items()):
         released = by_key.get((*key[:4], RELEASED, *key[5:]))
-        if released is None or (released.lo, released.hi) == (row.lo, row.hi):
+        if released is None or not _moved(released, row):
             continue
         observed = max(abs(row.observed_lo or 0.0), abs(row.observed_hi or 0.0))
         lines.append(
@@ -111,6 +112,13 @@ def _gain(released: OutputRow | None, row: OutputRow) -> str:
     if released is None or released.sqnr_db is None or row.sqnr_db is None:
         return ""
     return f"{row.sqnr_db - released.sqnr_db:+.2f}"
+
+
+def _moved(released: QuantizerRow, row: QuantizerRow) -> bool:
+    if released.lo is None or released.hi is None or row.lo is None or row.hi is None:
+        return released.status != row.status
+    change = max(abs(released.lo - row.lo), abs(released.hi - row.hi))
+    return change > _MOVED * max(abs(released.lo), abs(released.hi))
 
 
 def _range(row: QuantizerRow) -> str:

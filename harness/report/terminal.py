@@ -36,6 +36,8 @@ MEANING = {
     ExitCode.NOTHING_MEASURED: "nothing was measured",
 }
 _MOST_LINES = 20
+_WORDS = ("flow", "model", "fix", "output")
+"""Columns of words, the others are numbers."""
 
 
 def console() -> Console:
