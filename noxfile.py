@@ -30,7 +30,7 @@ def stack(session: nox.Session) -> None:
     wanted = (HERE / "pyproject.toml").read_text() + (HERE / "constraints.txt").read_text()
     stamp = Path(session.virtualenv.location) / "installed"
     if not (stamp.exists() and stamp.read_text() == wanted):
-        session.install("-c", "constraints.txt", "-e", ".[lint,test,report]")
+        session.install("-c", "constraints.txt", "-e", ".[lint,test,report,upstream]")
         stamp.write_text(wanted)
 
 

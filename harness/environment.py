@@ -43,16 +43,18 @@ def platform_name() -> str:
     return f"{platform.system().lower()}-{machine}"
 
 
+def installed_version(package: str) -> str:
+    """Version of an installed distribution; empty if there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
 @cache
 def stack_versions() -> dict[str, str]:
     """Installed versions of the packages whose numerics are measured; absent ones are left out."""
-    found = {}
-    for package in STACK:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {package: found for package in STACK if (found := installed_version(package))}
 
 
 def cpu_name() -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch.fx import GraphModule
 
+from harness.environment import installed_version
 from harness.fixes import Fix
 from harness.fixes.states import repaired
 from harness.flows import Flow
@@ -103,6 +104,9 @@ class Stages:
         return once(self._made, (stage, tuple(fix.name for fix in active)), run)
 
     def _handed_over(self, case: Case, flow: Flow) -> Artefact:
+        if not installed_version(flow.package):
+            message = f"flow {flow.name} needs {flow.package}, which is not installed: pip install {flow.package}"
+            raise StageError(Stage.PREPARE, message)
         graph = copy_graph(self.export(case, flow))
         handed = dict([*graph.named_parameters(), *graph.named_buffers()])
         return Artefact(graph, handed, weight_hashes(handed.items()))

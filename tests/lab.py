@@ -128,8 +128,8 @@ def lab(module: Any = None, jitter: int | None = None) -> Lab:
     return Lab(Pipeline(subject, lambda case, stage: stages.append((case, stage))), subject, stages)
 
 
-def changed(name: str, **stages: Callable[..., Any]) -> Flow:
-    """The flow called `name` with some of its stages replaced: how a defect of an upstream is injected."""
+def changed(name: str, **stages: Any) -> Flow:
+    """The flow called `name` with some of its fields replaced: how a defect of an upstream is injected."""
     return replace(flows.load(name), **stages)
 
 

@@ -141,6 +141,14 @@ def test_a_stage_that_raises_becomes_rows_and_the_next_flow_is_untouched(stage):
     assert all(row.status == "measured" for row in _by_point(bench.measure("x86-dynamic"), "converted").values())
 
 
+def test_a_flow_whose_package_is_missing_fails_in_prepare_and_names_it():
+    result = lab().measure(changed("x86-static", package="no-such-package"))
+    assert _by_point(result, Point.FLOAT)["head"].status == Status.EXACT
+    row = _by_point(result, Point.PREPARED)["head"]
+    assert row.status == "failed:prepare"
+    assert row.error == ("flow x86-static needs no-such-package, which is not installed: pip install no-such-package")
+
+
 def test_a_failed_stage_is_not_tried_again_for_the_next_point():
     calls = []
 

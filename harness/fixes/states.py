@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
+from harness.environment import installed_version
 from harness.fixes import Fix, Reading, Repair
 from harness.records import FixState
 
@@ -30,14 +30,6 @@ class Diagnosis:
     repaired: float | str | None = None
     trapped: float | str | None = None
     note: str = ""
-
-
-def released_version(fix: Fix) -> str:
-    """Installed version of the package that has the defect; empty if there is none."""
-    try:
-        return version(fix.package)
-    except PackageNotFoundError:
-        return ""
 
 
 class ProbeError(Exception):
@@ -79,7 +71,7 @@ def repaired(fixes: tuple[Fix, ...]) -> Iterator[None]:
 
 def diagnose(fix: Fix) -> Diagnosis:
     """Measure a fix's wrong and right value; never raises for what a package or a probe does."""
-    installed = released_version(fix)
+    installed = installed_version(fix.package)
     known = (fix.name, fix.link, fix.package, installed, fix.measures)
     if not installed:
         return Diagnosis(*known, FixState.NOT_INSTALLED)
@@ -108,7 +100,7 @@ def diagnose(fix: Fix) -> Diagnosis:
 
 def undiagnosed(fix: Fix, note: str) -> Diagnosis:
     """What is known of a fix whose probe took its process with it."""
-    known = (fix.name, fix.link, fix.package, released_version(fix), fix.measures)
+    known = (fix.name, fix.link, fix.package, installed_version(fix.package), fix.measures)
     return Diagnosis(*known, FixState.UNKNOWN, note=note)
 
 
