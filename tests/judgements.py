@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from harness.baseline import Baseline
@@ -11,7 +11,7 @@ from harness.judge import Judgement
 from harness.records import Row
 from harness.store import Run
 from tests.judging import judge_all
-from tests.rows import no_number, output_row, quantizer_row, run_of
+from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row, run_of
 
 ODD = "<script>|"
 HOSTILE = (ODD, "a|b", "[link](http://x)", "*bold*", "`code`", "two\nlines", "back\\slash", "[red]", "\u202eright")
@@ -33,15 +33,13 @@ def nothing() -> tuple[Run, Judgement]:
 def all_failed() -> tuple[Run, Judgement]:
     """Every point of two models failed, and so there are no quantizers."""
     good = [output_row(model=model) for model in ("resnet", "vit")]
-    bad = [no_number("failed:export", model=m, numel=None, ref_rms=None, error="boom") for m in ("resnet", "vit")]
+    bad = [no_number("failed:export", model=model, error="boom") for model in ("resnet", "vit")]
     return judged(good, bad)
 
 
 def all_none() -> tuple[Run, Judgement]:
     """Rows without a single number."""
-    absent = dict.fromkeys(("scale", "zero_point", "lo", "hi", "clip_fraction", "sqnr_db", "sqnr_min_db", "axis"))
-    rows = [no_number("empty", numel=None, ref_rms=None), quantizer_row(status="unquantized", role="weight", **absent)]
-    return judged([], rows)
+    return judged([], [no_number("empty", numel=None, ref_rms=None), lost_edge(role="weight", cause="")])
 
 
 def one_of_each() -> tuple[Run, Judgement]:
@@ -66,3 +64,20 @@ def hostile() -> tuple[Run, Judgement]:
     bad = [output_row(output=name, sqnr_db=1.0) for name in HOSTILE]
     gone = [quantizer_row(quantizer=name, role="weight", status="unquantized") for name in HOSTILE]
     return judged(old, [*bad, *gone], notes=(f"expired: {ODD}",))
+
+
+def hostile_fixes() -> tuple[Run, Judgement]:
+    """For each such name a fix that gains 10 dB and doubles a range bound, one that idles, and one that fails."""
+    rows: list[Row] = []
+    for name in HOSTILE:
+        rows += [output_row(output=name, sqnr_db=20.0), quantizer_row(quantizer=name, hi=1.0)]
+        rows += [repaired_row(output=name), quantizer_row(quantizer=name, variant="+fix", hi=2.0)]
+        rows += [output_row(output=name, variant=f"+idle {name}", fix_state="inert")]
+        rows += [no_number("failed:lower", output=name, variant=f"+broken {name}", fix_state="unknown", error=name)]
+    return judged(rows, rows)
+
+
+EVERY: tuple[Callable[[], tuple[Run, Judgement]], ...] = (
+    nothing, all_failed, all_none, one_of_each, hostile, hostile_fixes
+)  # fmt: skip
+"""All of the above."""

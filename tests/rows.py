@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from harness.adapter import Size
 from harness.baseline import Baseline
-from harness.records import Case, OutputRow, QuantizerRow, Row
+from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row
 from harness.settings import Settings, parse_settings
 from harness.store import COMPLETE, Run
 from harness.suite import Plan
@@ -30,7 +30,7 @@ def case(**changes: str) -> Case:
 
 
 def output_row(**changes: Any) -> OutputRow:
-    """Converted logits at 30 dB, worst sample 20 dB, 90 % right."""
+    """Converted logits at 30 dB, worst sample 20 dB, 90 % right, from a graph of ten nodes."""
     values: dict[str, Any] = {
         **{name: getattr(CASE, name) for name in Case.__slots__},
         "point": "converted",
@@ -43,14 +43,25 @@ def output_row(**changes: Any) -> OutputRow:
         "ref_rms": 1.0,
         "numel": 100,
         "task_metric": 0.9,
+        "quantize_nodes": 2,
+        "dequantize_nodes": 3,
+        "slice_nodes": 0,
+        "nodes": 10,
     }
     return OutputRow(**{**values, **changes})
 
 
 def no_number(status: str, **changes: Any) -> OutputRow:
-    """An output whose status leaves no SQNR: failed, not finite, mismatched, empty."""
-    absent = dict.fromkeys(("sqnr_db", "sqnr_min_db", "max_abs_err", "cosine", "task_metric"))
-    return output_row(**{**absent, "status": status, **changes})
+    """An output whose status leaves no SQNR: failed (then nothing was measured), not finite, mismatched, empty."""
+    names = ["sqnr_db", "sqnr_min_db", "max_abs_err", "cosine", "task_metric"]
+    if status.startswith(FAILED):
+        names += ["ref_rms", "numel", "quantize_nodes", "dequantize_nodes", "slice_nodes", "nodes"]
+    return output_row(**{**dict.fromkeys(names), "status": status, **changes})
+
+
+def repaired_row(**changes: Any) -> OutputRow:
+    """The same output under a fix that the installed release needs."""
+    return output_row(**{"variant": "+fix", "fix_state": "needed", **changes})
 
 
 def quantizer_row(**changes: Any) -> QuantizerRow:
@@ -80,9 +91,12 @@ def quantizer_row(**changes: Any) -> QuantizerRow:
     return QuantizerRow(**{**values, **changes})
 
 
-def of_case(which: Case, make: Any, **changes: Any) -> Any:
-    """A row of `which` made by `make`."""
-    return make(**{**{name: getattr(which, name) for name in Case.__slots__}, **changes})
+def lost_edge(**changes: Any) -> QuantizerRow:
+    """An edge that the flow annotated and that has no quantizer in the converted graph."""
+    names = ("quant_min", "quant_max", "scale", "zero_point", "lo", "hi", "observed_lo", "observed_hi")
+    absent = dict.fromkeys((*names, "clip_fraction", "utilisation", "sqnr_db", "sqnr_min_db"))
+    empty = dict.fromkeys(("mode", "dtype", "granularity"), "")
+    return quantizer_row(**{**absent, **empty, "status": "unquantized", "cause": "unquantized", **changes})
 
 
 def with_nan(row: R, field: str) -> R:

@@ -78,7 +78,7 @@ def test_the_stack_of_a_case_is_the_one_of_its_latest_accept() -> None:
 def test_the_sidecar_is_json_with_the_schema_version(folder: Path) -> None:
     baselines.write(folder, accepted(RESNET, accepted=[journal_entry(because='a "reason" ü')]))
     sidecar = json.loads((folder / "environment.json").read_text())
-    assert sidecar["schema"] == 1
+    assert sidecar["schema"] == 2
     assert sidecar["accepted"][0]["because"] == 'a "reason" ü'
 
 
@@ -113,16 +113,17 @@ def test_no_baselines_at_all_says_none(folder: Path) -> None:
         ("[]", "environment.json"),
         ("{", "environment.json"),
         ("null", "environment.json"),
-        ('{"schema": 1}', "accepted"),
+        ('{"schema": 2}', "accepted"),
         ('{"accepted": []}', "schema"),
-        ('{"schema": 1, "accepted": 3}', "environment.json"),
-        ('{"schema": 1, "accepted": [{}]}', "subjects"),
-        ('{"schema": 1, "accepted": [{"subjects": "resnet", "stack": {}}]}', "subjects must be a list"),
-        ('{"schema": 2, "accepted": []}', "schema 2, this version reads 1"),
+        ('{"schema": 2, "accepted": 3}', "environment.json"),
+        ('{"schema": 2, "accepted": [{}]}', "subjects"),
+        ('{"schema": 2, "accepted": [{"subjects": "resnet", "stack": {}}]}', "subjects must be a list"),
+        ('{"schema": 1, "accepted": []}', "schema 1, this version reads 2; remove the folder, then measure again"),
+        ('{"schema": 3, "accepted": []}', "schema 3, this version reads 2"),
         ("<<<<<<< HEAD\n{}", "environment.json"),
     ],
 )
-def test_a_damaged_or_newer_sidecar_is_an_error_naming_it(folder: Path, text: str, said: str) -> None:
+def test_a_damaged_older_or_newer_sidecar_is_an_error_naming_it(folder: Path, text: str, said: str) -> None:
     baselines.write(folder, accepted(RESNET))
     (folder / "environment.json").write_text(text)
     with pytest.raises(TableError, match=said) as caught:

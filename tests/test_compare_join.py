@@ -94,6 +94,7 @@ def override(**item: Any) -> dict[str, Any]:
         ({"model": "res*", "flow": "x86-*", "point": "converted", "output": "logits"}, OK),
         ({"model": "vit"}, REGRESSED),
         ({"output": "loss"}, REGRESSED),
+        ({"point": "lowered"}, REGRESSED),
         ({"quantizer": "logits"}, REGRESSED),
     ],
 )
@@ -119,6 +120,14 @@ def test_an_override_of_a_quantizer_covers_its_bounds_and_no_output() -> None:
     options = override(quantizer="conv1*", tolerance={"bound_rel": 0.5, "sqnr_drop_db": 9.0})
     assert judge(quantizer_row(hi=1.0), quantizer_row(hi=1.4), **options).outcome is OK
     assert judge(output_row(sqnr_db=30.0), output_row(sqnr_db=28.0), **options).outcome is REGRESSED
+
+
+def test_an_override_of_a_point_covers_its_outputs_and_its_quantizers() -> None:
+    options = override(point="low*", tolerance={"bound_rel": 0.5, "sqnr_drop_db": 9.0})
+    for point, outcomes in (("lowered", [OK, OK]), ("converted", [CHANGED, REGRESSED])):
+        bounds = judge(*(quantizer_row(point=point, hi=hi) for hi in (1.0, 1.4)), **options)
+        level = judge(*(output_row(point=point, sqnr_db=db) for db in (30.0, 28.0)), **options)
+        assert [bounds.outcome, level.outcome] == outcomes
 
 
 @pytest.mark.parametrize(("until", "outcome"), [(YESTERDAY, REGRESSED), (TODAY, OK), (TOMORROW, OK)])

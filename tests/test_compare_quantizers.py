@@ -41,7 +41,9 @@ def test_a_small_bound_is_held_to_the_size_of_the_larger_one() -> None:
 
 
 def test_a_moved_bound_says_which_and_by_how_much_it_might_have_moved() -> None:
-    assert judged({"hi": 1.0}, {"hi": 0.5833333}).findings == (Finding("hi", 1.0, 0.5833333, 1e-3),)
+    verdict = judged({"hi": 1.0}, {"hi": 0.5833333})
+    assert verdict.findings == (Finding("hi", 1.0, 0.5833333, 1e-3),)
+    assert (verdict.kind, verdict.name) == ("quantizer", "converted conv1:conv2d:0:input")
 
 
 @pytest.mark.parametrize(("now", "outcome"), [(1003.0, OK), (997.0, OK), (1003.1, CHANGED)])
@@ -148,13 +150,19 @@ def test_a_scale_or_a_share_of_codes_by_itself_is_no_change() -> None:
     assert judged({}, {"scale": 0.02, "zero_point": 3, "utilisation": 0.1, "observed_hi": 9.0}).outcome is OK
 
 
+def test_another_cause_by_itself_is_no_change() -> None:
+    assert judged({"cause": ""}, {"cause": "clipping"}).outcome is OK
+    assert judged({"cause": "step_size"}, {"cause": ""}).outcome is OK
+
+
 # The set of quantizers
 
 CONVERTED, FIRST, SECOND = output_row(), quantizer_row(quantizer="a"), quantizer_row(quantizer="b")
 
 
 def outcomes(old: list[Row], new: list[Row]) -> dict[str, Outcome]:
-    return {verdict.name: verdict.outcome for verdict in judge_all(old, new)}
+    """By name; that of a quantizer of the converted graph is `converted` and its own name."""
+    return {verdict.name.removeprefix("converted "): verdict.outcome for verdict in judge_all(old, new)}
 
 
 def test_a_quantizer_that_is_gone_from_a_measured_case_is_a_change() -> None:
@@ -189,7 +197,7 @@ def test_quantizers_of_a_case_without_a_baseline_are_new() -> None:
 def test_a_change_in_one_case_is_none_in_its_neighbour() -> None:
     other = quantizer_row(quantizer="c", flow="x86-dynamic")
     found = outcomes([CONVERTED, FIRST, SECOND], [CONVERTED, FIRST, other])
-    assert found == {"converted logits": OK, "a": OK, "b": CHANGED, "c": NEW}
+    assert found == {"logits": OK, "a": OK, "b": CHANGED, "c": NEW}
 
 
 # NaN, and anything at all

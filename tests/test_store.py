@@ -12,7 +12,7 @@ from harness import store
 from harness.errors import ExitCode, TableError, UsageError
 from harness.store import COMPLETE, RUNNING, create_run, find_run, load_run
 from harness.suite import Plan
-from tests.rows import CASE, case, output_row, quantizer_row, run_of
+from tests.rows import CASE, case, lost_edge, output_row, quantizer_row, repaired_row, run_of
 
 PLAN = Plan("gate", False, (CASE,), (CASE, case(model="vit")))
 
@@ -73,7 +73,8 @@ def test_a_file_in_place_of_the_reports_folder_is_one_clean_error(tmp_path: Path
 
 
 def test_a_stored_run_is_read_back_as_it_was(reports: Path) -> None:
-    run = run_of(reports / "a", output_row(), quantizer_row(), filtered=True, seconds=1.5)
+    rows = [output_row(), repaired_row(cause="clipping"), quantizer_row(), lost_edge(quantizer="lost")]
+    run = run_of(reports / "a", *rows, filtered=True, seconds=1.5)
     run.weight_hashes = {"resnet/small/trained": "ab12"}
     run.save()
     assert load_run(run.folder) == run
@@ -130,7 +131,7 @@ def test_what_is_no_run_is_not_the_latest(reports: Path) -> None:
 # Damage
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 1}', "<<<<<<< HEAD"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 2}', "<<<<<<< HEAD"])
 def test_a_damaged_run_json_is_an_error_naming_it(reports: Path, text: str) -> None:
     stored(reports, "a")
     (reports / "a" / "run.json").write_text(text)
@@ -151,11 +152,12 @@ def test_a_plan_that_is_none_is_an_error_naming_the_file(reports: Path, key: str
         load_run(reports / "a")
 
 
-def test_a_run_of_a_newer_schema_is_not_guessed_at(reports: Path) -> None:
+@pytest.mark.parametrize("schema", [1, 3])
+def test_a_run_of_an_older_or_newer_schema_is_not_guessed_at(reports: Path, schema: int) -> None:
     stored(reports, "a")
     file = reports / "a" / "run.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 2}))
-    with pytest.raises(TableError, match="schema 2, this version reads 1; measure again"):
+    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": schema}))
+    with pytest.raises(TableError, match=f"schema {schema}, this version reads 2; measure again"):
         load_run(reports / "a")
 
 

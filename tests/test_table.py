@@ -10,12 +10,12 @@ import pytest
 
 from harness import table
 from harness.errors import TableError
-from harness.records import OutputRow, QuantizerRow
+from harness.records import Cause, FixState, OutputRow, QuantizerRow, Row
 from tests.rows import output_row, quantizer_row
 
 COLUMNS = [field.name for field in fields(OutputRow)]
 HEADER = ",".join(COLUMNS)
-HANDWRITTEN = f"{HEADER}\nresnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,\n"
+HANDWRITTEN = f"{HEADER}\nresnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,2,3,0,10,,,\n"
 
 
 @pytest.fixture
@@ -45,8 +45,10 @@ def with_cell(column: str, value: str) -> str:
 
 def test_a_handwritten_table_is_read_by_the_names_of_its_columns(file: Path) -> None:
     (row,) = read(file, HANDWRITTEN)
-    assert (row.sqnr_db, row.sqnr_min_db, row.numel, row.error) == (30.5, None, 100, "")
-    assert type(row.numel) is int
+    assert (row.sqnr_db, row.sqnr_min_db, row.numel) == (30.5, None, 100)
+    assert (row.quantize_nodes, row.dequantize_nodes, row.slice_nodes, row.nodes) == (2, 3, 0, 10)
+    assert (row.fix_state, row.cause, row.error) == ("", "", "")
+    assert {type(row.numel), type(row.nodes)} == {int}
     swapped = "\n".join(",".join(reversed(line.split(","))) for line in HANDWRITTEN.splitlines()) + "\n"
     assert read(file, swapped) == [row]
 
@@ -65,11 +67,19 @@ def test_a_duplicate_key_names_both_lines(file: Path) -> None:
     assert "line 2" in message
 
 
-def test_rows_that_differ_in_any_part_of_the_key_are_no_duplicates(file: Path) -> None:
-    first = output_row()
-    parts = ("model", "size", "weights", "flow", "variant", "output")
-    rows = [first, replace(first, point="float"), *(replace(first, **{part: "other"}) for part in parts)]
-    assert len(read(file, table.render(rows, OutputRow))) == 8
+@pytest.mark.parametrize("make", [output_row, quantizer_row])
+def test_rows_that_differ_in_any_part_of_the_key_are_no_duplicates(file: Path, make: Callable[..., Row]) -> None:
+    first = make()
+    parts = ("model", "size", "weights", "flow", "variant", "output" if make is output_row else "quantizer")
+    rows = [first, replace(first, point="lowered"), *(replace(first, **{part: "other"}) for part in parts)]
+    file.write_text(table.render(rows, type(first)))
+    assert len(table.parse(file, type(first))) == 8
+
+
+def test_the_same_quantizer_twice_at_one_point_is_a_duplicate(file: Path) -> None:
+    file.write_text(table.render([quantizer_row(hi=1.0), quantizer_row(hi=2.0)], QuantizerRow))
+    with pytest.raises(TableError, match=r":3: duplicate key resnet/.*/converted/conv1:conv2d:0:input, first on"):
+        table.parse(file, QuantizerRow)
 
 
 def test_an_unknown_column_is_named(file: Path) -> None:
@@ -101,22 +111,44 @@ def test_a_number_that_is_not_finite_names_file_line_and_column(file: Path, valu
 
 @pytest.mark.parametrize("value", ["100.0", "1e2", "ten", pytest.param("1" + "0" * 400, id="1e400")])
 def test_a_count_that_is_no_sensible_integer_names_file_line_and_column(file: Path, value: str) -> None:
-    assert error_of(file, with_cell("numel", value)).startswith(f"{file}:2: column numel: ")
+    for column in ("numel", "quantize_nodes", "nodes"):
+        assert error_of(file, with_cell(column, value)).startswith(f"{file}:2: column {column}: ")
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("status", "fine"), ("status", "failed:"), ("status", "failed:cook"), ("status", ""), ("point", "quantized")],
-)
+    [
+        ("status", "fine"), ("status", "failed:"), ("status", "failed:cook"), ("status", ""), ("point", "quantized"),
+        ("fix_state", "fixed"), ("cause", "bad luck"),
+    ],
+)  # fmt: skip
 def test_a_word_outside_the_vocabulary_names_the_column_and_the_choices(file: Path, column: str, value: str) -> None:
     message = error_of(file, with_cell(column, value))
     assert message.startswith(f"{file}:2: column {column}: {value!r} is not one of ")
-    assert ("mismatch" if column == "status" else "converted") in message
+    choice = {"status": "mismatch", "point": "converted", "fix_state": "upstreamed", "cause": "clipping"}[column]
+    assert choice in message
+
+
+def test_every_state_of_a_fix_and_every_cause_is_read_back_and_so_is_none(file: Path) -> None:
+    outputs = [output_row(output=name, fix_state=name, cause="numerics") for name in ("", *FixState)]
+    assert {row.fix_state for row in read(file, table.render(outputs, OutputRow))} == {"", *FixState}
+    quantizers = [quantizer_row(quantizer=name, cause=name) for name in ("", *Cause)]
+    file.write_text(table.render(quantizers, QuantizerRow))
+    assert {row.cause for row in table.parse(file, QuantizerRow)} == {"", *Cause}
+
+
+@pytest.mark.parametrize("stage", ["edge", "lower"])
+def test_the_stages_of_lowering_can_fail(file: Path, stage: str) -> None:
+    assert read(file, with_cell("status", f"failed:{stage}"))[0].status == f"failed:{stage}"
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("status", "measured"), ("role", "gradient"), ("mode", "lazy"), ("granularity", "per_row")]
-)
+    ("column", "value"),
+    [
+        ("point", "everywhere"), ("status", "measured"), ("role", "gradient"), ("mode", "lazy"),
+        ("granularity", "per_row"), ("cause", "bad luck"),
+    ],
+)  # fmt: skip
 def test_a_quantizer_outside_the_vocabulary_names_the_column(file: Path, column: str, value: str) -> None:
     file.write_text(table.render([quantizer_row(**{column: value})], QuantizerRow))
     with pytest.raises(TableError, match=f":2: column {column}: '{value}' is not one of "):
@@ -125,7 +157,7 @@ def test_a_quantizer_outside_the_vocabulary_names_the_column(file: Path, column:
 
 def test_a_line_with_cells_cut_off_is_refused(file: Path) -> None:
     message = error_of(file, f"{HEADER}\nresnet,small,trained\n")
-    assert message.startswith(f"{file}:2: 3 cells, the header has 17")
+    assert message.startswith(f"{file}:2: 3 cells, the header has {len(COLUMNS)}")
 
 
 def test_a_file_cut_off_inside_its_last_line_is_refused(file: Path) -> None:

@@ -34,6 +34,15 @@ def test_a_table_is_a_header_and_a_line_for_each_row_sorted_by_key(file: Path) -
     assert [line.split(",")[6] for line in lines] == ["a", "b", "c"]
 
 
+def test_the_quantizers_of_one_point_stand_together(file: Path) -> None:
+    """The point comes before the name in the key, so a lowered graph's rows follow the converted graph's."""
+    rows = [quantizer_row(point=point, quantizer=name) for name in "ab" for point in ("lowered", "converted")]
+    lines = table.render(rows, QuantizerRow).splitlines()[1:]
+    assert [line.split(",")[5:7] for line in lines] == [
+        ["converted", "a"], ["converted", "b"], ["lowered", "a"], ["lowered", "b"]
+    ]  # fmt: skip
+
+
 def test_the_order_in_which_rows_were_measured_leaves_no_trace() -> None:
     rows = [output_row(flow=flow, output=name) for flow in "fg" for name in "ab"]
     assert table.render(rows, OutputRow) == table.render(reversed(rows), OutputRow)
@@ -42,7 +51,7 @@ def test_the_order_in_which_rows_were_measured_leaves_no_trace() -> None:
 def test_floats_are_written_in_full_and_none_as_an_empty_cell() -> None:
     text = table.render([output_row(sqnr_db=0.1 + 0.2, noise_db=None)], OutputRow)
     assert ",0.30000000000000004," in text
-    assert text.splitlines()[1].endswith(",100,,0.9,")  # numel, no noise_db, task_metric, no error
+    assert text.splitlines()[1].endswith(",100,,0.9,2,3,0,10,,,")  # numel, no noise_db, top-1, nodes, three empty texts
 
 
 def test_lines_end_in_lf_only() -> None:
@@ -56,7 +65,9 @@ def test_a_table_without_rows_comes_back_empty(file: Path) -> None:
 
 
 def test_a_quantizer_row_comes_back_as_it_was(file: Path) -> None:
-    weight = quantizer_row(role="weight", granularity="per_channel", axis=0, zero_point=-3, share_group="a")
+    weight = quantizer_row(
+        point="lowered", role="weight", granularity="per_channel", axis=0, zero_point=-3, share_group="a", cause="axis"
+    )
     file.write_text(table.render([weight], QuantizerRow))
     assert table.parse(file, QuantizerRow) == [weight]
 

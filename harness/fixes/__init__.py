@@ -26,6 +26,7 @@ BUILTIN = {
     "ao-shared-conv-bn": "harness.fixes.ao_shared_conv_bn",
     "arm-weight-granularity": "harness.fixes.arm_weight_granularity",
     "cadence-branch-hoist": "harness.fixes.cadence_branch_hoist",
+    "nncf-conv-transpose-axis": "harness.fixes.nncf_conv_transpose_axis",
     "nncf-mul-parameter": "harness.fixes.nncf_mul_parameter",
     "pre-grad-pass-chain": "harness.fixes.pre_grad_pass_chain",
     "vulkan-qcs4w-odd-channels": "harness.fixes.vulkan_qcs4w_odd_channels",

@@ -11,7 +11,7 @@ import pytest
 from harness.judge import Judgement
 from harness.report import markdown
 from harness.store import Run
-from tests.judgements import HOSTILE, ODD, all_failed, all_none, hostile, judged, nothing, one_of_each
+from tests.judgements import EVERY, HOSTILE, ODD, all_failed, hostile, hostile_fixes, judged, nothing, one_of_each
 from tests.rows import no_number, output_row
 
 MANY = 103
@@ -26,7 +26,7 @@ def tables(text: str) -> Iterator[list[list[str]]]:
             yield [re.split(r"(?<!\\)(?:\\\\)*\|", line)[1:-1] for line in lines]
 
 
-@pytest.mark.parametrize("make", [nothing, all_failed, all_none, one_of_each, hostile])
+@pytest.mark.parametrize("make", EVERY)
 def test_every_row_of_every_table_has_as_many_cells_as_its_header(make: Callable[[], Made]) -> None:
     found = list(tables(markdown.render(*make())))
     assert found

@@ -29,7 +29,7 @@ def of_judgement(made: tuple[Run, Judgement]) -> str:
     return printed(lambda console: print_judgement(console, made[1]))
 
 
-@pytest.mark.parametrize("make", [nothing, all_failed, all_none, one_of_each, hostile])
+@pytest.mark.parametrize("make", EVERY)
 def test_any_judgement_ends_with_its_meaning_and_exit_code(make: Callable[[], tuple[Run, Judgement]]) -> None:
     run, judgement = make()
     text = of_judgement((run, judgement))

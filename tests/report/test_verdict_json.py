@@ -12,7 +12,7 @@ from harness.judge import Judgement
 from harness.records import Outcome
 from harness.report import verdict_json
 from harness.store import Run
-from tests.judgements import HOSTILE, all_failed, all_none, hostile, judged, nothing, one_of_each
+from tests.judgements import EVERY, HOSTILE, hostile, judged, nothing, one_of_each
 from tests.rows import no_number, output_row, quantizer_row
 
 Made = tuple[Run, Judgement]
@@ -28,7 +28,7 @@ def load(made: Made) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("make", [nothing, all_failed, all_none, one_of_each, hostile])
+@pytest.mark.parametrize("make", EVERY)
 def test_it_is_json_and_lists_every_row_that_is_not_ok(make: Callable[[], Made]) -> None:
     run, judgement = make()
     listed = [(item["kind"], item["name"], item["outcome"]) for item in load((run, judgement))["verdicts"]]
@@ -82,4 +82,4 @@ def test_coverage_counts_weights_and_names_those_left_in_float() -> None:
 
 def test_odd_names_come_through_as_they_are() -> None:
     names = {item["name"] for item in load(hostile())["verdicts"] if item["kind"] == "quantizer"}
-    assert names == set(HOSTILE)
+    assert names == {f"converted {name}" for name in HOSTILE}
