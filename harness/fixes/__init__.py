@@ -31,6 +31,7 @@ BUILTIN = {
     "pre-grad-pass-chain": "harness.fixes.pre_grad_pass_chain",
     "vulkan-qcs4w-odd-channels": "harness.fixes.vulkan_qcs4w_odd_channels",
     "vulkan-qcs4w-offset": "harness.fixes.vulkan_qcs4w_offset",
+    "xnnpack-integer-scalars": "harness.fixes.xnnpack_integer_scalars",
 }
 
 

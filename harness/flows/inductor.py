@@ -17,8 +17,6 @@ from typing import Any
 from harness.flows import Flow
 from harness.flows.pt2e import calibrate, convert, export_strict, prepare
 
-__all__ = ["export_strict", "flow"]
-
 _EPS = 2**-12
 """Smallest scale an observer may choose; the value both released default configurations pass."""
 

@@ -18,12 +18,11 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from harness.flows import Flow
-from harness.flows.inductor import export_strict
+from harness.flows.pt2e import export_strict
 
 if TYPE_CHECKING:
     import torch
 
-_ANNOTATION = "quantization_annotation"
 _TELEMETRY = "openvino_telemetry"
 
 
@@ -49,6 +48,8 @@ def parameter_mul_quantizer() -> Any:
     from torchao.quantization.pt2e.observer import MinMaxObserver
     from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
 
+    from harness.graphs import ANNOTATION
+
     spec = QuantizationSpec(torch.int8, MinMaxObserver, -128, 127, torch.per_tensor_symmetric)
 
     class ParameterMulQuantizer(Quantizer):  # type: ignore[misc]
@@ -56,7 +57,7 @@ def parameter_mul_quantizer() -> Any:
             for node in model.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor):
                 parameters = [operand for operand in node.all_input_nodes if is_parameter(model, operand)]
                 if parameters:
-                    node.meta[_ANNOTATION] = QuantizationAnnotation(dict.fromkeys(parameters, spec), _annotated=True)
+                    node.meta[ANNOTATION] = QuantizationAnnotation(dict.fromkeys(parameters, spec), _annotated=True)
             return model
 
         def validate(self, model: torch.fx.GraphModule) -> None:
@@ -97,9 +98,11 @@ def quantize(
     quantizer: Callable[[], Any], graph: torch.fx.GraphModule, batches: Iterable[tuple[torch.Tensor, ...]]
 ) -> torch.fx.GraphModule:
     """What the released `quantize_pt2e`, with its own defaults, makes of a graph; the graph is used up."""
+    from harness.graphs import ANNOTATION
+
     # NNCF annotates by itself, and takes its annotations off again before later passes would read them.
     for node in graph.graph.nodes:
-        node.meta.pop(_ANNOTATION, None)
+        node.meta.pop(ANNOTATION, None)
     source = _Batches(list(batches))
     with silent_nncf():
         import nncf

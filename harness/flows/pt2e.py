@@ -72,3 +72,20 @@ def _forget_graphs() -> None:
     clear = getattr(getattr(utils, "_assert_and_get_unique_device", None), "cache_clear", None)
     if clear is not None:
         clear()
+
+
+def keep_integer_scalars(graph: torch.fx.GraphModule) -> None:
+    """Write integer `x + 2` and `x * 2` with the scalar overloads, which compute the same.
+
+    ExecuTorch's quantizers turn the scalar of every `add.Tensor` and `mul.Tensor` into a float tensor, and so the
+    positions with which BERT indexes its attention mask into floats (pytorch/executorch issues 22062 and 22365); they
+    leave the scalar overloads alone.
+    """
+    import torch
+
+    aten = torch.ops.aten
+    scalar = {aten.add.Tensor: aten.add.Scalar, aten.mul.Tensor: aten.mul.Scalar}
+    for node in graph.graph.nodes:
+        if node.target in scalar and isinstance(node.args[1], int) and not node.meta["val"].is_floating_point():
+            node.target = scalar[node.target]
+    graph.recompile()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ import torch
 from torch import nn
 
 from harness import flows
-from harness.flows import pt2e, xnnpack
+from harness.fixes.states import diagnose
+from harness.fixes.xnnpack_integer_scalars import FIX
+from harness.flows import xnnpack
 from harness.measure.metrics import sqnr_db
 from harness.measure.qdq import bind, is_dequantize, is_quantize, op_name
+from harness.records import FixState
 from harness.workspace import load_module
 
 pytest.importorskip("executorch")
@@ -26,7 +30,7 @@ def converted_and_sqnr(name: str) -> tuple[torch.fx.GraphModule, list[float]]:
     adapter = load_module(MODELS, name)
     model = adapter.build("small", adapter.SIZES["small"].weights[0], 0)
     inputs = next(iter(adapter.evaluation("small", 0))).inputs
-    with torch.no_grad():
+    with torch.no_grad(), FIX.repair():  # without it BERT cannot be prepared
         graph = FLOW.prepare(FLOW.export(model, inputs))
         FLOW.calibrate(graph, (batch.inputs for batch in adapter.calibration("small", 0)))
         graph = FLOW.convert(graph)
@@ -57,21 +61,33 @@ class IndexesWithIntegers(nn.Module):
         return (x + 0.5)[:, torch.arange(4) + 0]
 
 
-def test_integer_arithmetic_stays_integer():
-    x = torch.linspace(-1, 1, 8).reshape(2, 4)
+def test_released_the_index_becomes_a_float_and_the_prepared_graph_raises():
+    x = torch.ones(2, 4)
     prepared = FLOW.prepare(FLOW.export(IndexesWithIntegers(), (x,)))
+    with pytest.raises(IndexError, match="tensors used as indices must be long"):
+        prepared(x)
+
+
+def test_repaired_integer_arithmetic_stays_integer_and_float_arithmetic_as_released():
+    x = torch.linspace(-1, 1, 8).reshape(2, 4)
+    with FIX.repair():
+        prepared = FLOW.prepare(FLOW.export(IndexesWithIntegers(), (x,)))
     assert torch.equal(prepared(x), x + 0.5)
     float_add, integer_add = (node for node in prepared.graph.nodes if op_name(node) == "add")
     assert float_add.target is torch.ops.aten.add.Tensor
     assert integer_add.target is torch.ops.aten.add.Scalar
 
 
-def test_upstream_alone_makes_the_index_a_float():
-    """Why the flow rewrites integer scalars; when this fails, the installed release no longer needs it."""
-    x = torch.ones(2, 4)
-    prepared = pt2e.prepare(xnnpack._quantizer, FLOW.export(IndexesWithIntegers(), (x,)))
-    with pytest.raises(IndexError, match="tensors used as indices must be long"):
-        prepared(x)
+def test_the_state_is_needed_and_the_repair_is_undone_after_an_exception():
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
+
+    before = xnnpack_quantizer._convert_scalars_to_attrs
+    found = diagnose(FIX)
+    assert (found.state, found.released, found.repaired) == (FixState.NEEDED, "torch.float32", "torch.int64")
+    with contextlib.suppress(RuntimeError), FIX.repair():
+        assert xnnpack_quantizer._convert_scalars_to_attrs is not before
+        raise RuntimeError
+    assert xnnpack_quantizer._convert_scalars_to_attrs is before
 
 
 def test_the_flow_shares_its_export_with_torchao_flows():

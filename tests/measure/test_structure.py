@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from harness.flows.inductor import export_strict
+from harness.flows.pt2e import export_strict
 from harness.measure.structure import Structure, count_nodes, graph_digest
 from tests.measure.test_ranges import quantize
 
