@@ -246,13 +246,16 @@ ANY_OUTPUT = st.builds(
     noise_db=SIZES,
     task_metric=SIZES,
     quantize_nodes=st.none() | st.integers(0),
-    variant=st.sampled_from(["released", "+fix"]),
     fix_state=st.sampled_from(["", "needed", "inert"]),
 ) | st.builds(no_number, status=st.just("zero_signal"), max_abs_err=SIZES)
 
 
-@given(ANY_OUTPUT, ANY_OUTPUT, st.sampled_from(["float", "prepared", "converted", "lowered"]))
-@example(no_number("zero_signal", max_abs_err=1e300), no_number("zero_signal", max_abs_err=5e-324), "converted")
-def test_any_two_outputs_can_be_judged(old: OutputRow, new: OutputRow, point: str) -> None:
-    verdict = judge(replace(old, point=point), replace(new, point=point))
+POINTS, VARIANTS = st.sampled_from(["float", "prepared", "converted", "lowered"]), st.sampled_from(["released", "+fix"])
+FAINT, HUGE = (no_number("zero_signal", max_abs_err=error) for error in (5e-324, 1e300))
+
+
+@given(ANY_OUTPUT, ANY_OUTPUT, POINTS, VARIANTS)
+@example(HUGE, FAINT, "converted", "released")
+def test_any_two_outputs_can_be_judged(old: OutputRow, new: OutputRow, point: str, variant: str) -> None:
+    verdict = judge(*(replace(row, point=point, variant=variant) for row in (old, new)))
     assert verdict.outcome in set(Outcome) - {NEW, MISSING}

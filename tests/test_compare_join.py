@@ -20,10 +20,12 @@ YESTERDAY, TOMORROW = TODAY.replace(day=30), TODAY.replace(month=2, day=1)
 
 ROWS = st.lists(
     st.builds(
-        lambda make, model, name: make(model=model, **{"output" if make is output_row else "quantizer": name}),
+        lambda make, name, **key: make(**{"output" if make is output_row else "quantizer": name, **key}),
         st.sampled_from([output_row, quantizer_row]),
-        st.sampled_from(["resnet", "vit"]),
         st.text(max_size=2),
+        model=st.sampled_from(["resnet", "vit"]),
+        variant=st.sampled_from(["released", "+a", "+a+b"]),
+        point=st.sampled_from(["converted", "lowered"]),
     ),
     max_size=6,
     unique_by=lambda row: (type(row), row.key),

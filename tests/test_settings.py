@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError, ExitCode, UsageError
+from harness.records import Row
 from harness.settings import Settings, parse_settings
 from harness.workspace import find_workspace
 from tests.judging import TODAY
-from tests.rows import output_row
+from tests.rows import output_row, quantizer_row
 
 FILE = Path("some/pyproject.toml")
 
@@ -90,6 +91,26 @@ def test_the_workspaces_tolerance_the_suites_and_an_override_lie_over_each_other
 def test_the_first_waiver_that_fits_gives_the_reason() -> None:
     settings = load('waive = [{model = "vit", reason = "a"}, {reason = "b"}, {reason = "c"}]')
     assert [settings.waiver_for(output_row(model=model), TODAY).reason for model in ("vit", "resnet")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered"),
+    [
+        ('point = "lowered"', {"lowered logits", "lowered a"}),
+        ('point = "*ed"', {"converted logits", "lowered logits", "converted a", "lowered a"}),
+        ('point = "lowered", output = "*g*"', {"lowered logits"}),
+        ('point = "lowered", quantizer = "a"', {"lowered a"}),
+        ('output = "logits"', {"converted logits", "lowered logits"}),
+        ('quantizer = "?"', {"converted a", "lowered a"}),
+        ('output = "logits", quantizer = "a"', set()),
+    ],
+)
+def test_a_point_covers_rows_of_both_kinds_and_an_output_or_quantizer_its_own(pattern: str, covered: set[str]) -> None:
+    settings = load(f'waive = [{{reason = "r", {pattern}}}]')
+    rows: list[Row] = [output_row(point=point) for point in ("converted", "lowered")]
+    rows += [quantizer_row(point=point, quantizer="a") for point in ("converted", "lowered")]
+    found = {f"{row.point} {row.key[-1]}" for row in rows if settings.waiver_for(row, TODAY)}
+    assert found == covered
 
 
 def test_what_has_expired_is_told_with_its_date_and_reason() -> None:

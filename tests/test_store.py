@@ -73,7 +73,7 @@ def test_a_file_in_place_of_the_reports_folder_is_one_clean_error(tmp_path: Path
 
 
 def test_a_stored_run_is_read_back_as_it_was(reports: Path) -> None:
-    rows = [output_row(), repaired_row(cause="clipping"), quantizer_row(), lost_edge(quantizer="lost")]
+    rows = [repaired_row(cause="clipping"), output_row(), quantizer_row(), lost_edge(quantizer="lost")]
     run = run_of(reports / "a", *rows, filtered=True, seconds=1.5)
     run.weight_hashes = {"resnet/small/trained": "ab12"}
     run.save()

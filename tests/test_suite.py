@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
+from harness import fixes
 from harness.adapter import Size
 from harness.errors import ExitCode, NothingMeasuredError, UsageError
+from harness.fixes import Fix, Reading
 from harness.flows import names as flow_names
-from harness.settings import Settings
+from harness.records import Stage
+from harness.settings import BUILTIN_SUITES, Settings
 from harness.suite import UNKNOWN_WEIGHTS, Plan, Selection, Sizes, make_plan, resolve_weights
 from tests.rows import SIZES, case, settings_from
 
-NIGHTLY_FLOWS = {"x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"}
+
+def fix(name: str, *flows: str, repaired: bool = True) -> Fix:
+    """A fix that is planned and never run."""
+    reading = Reading(1.0, 2.0, right=False)
+    repair = (lambda: pytest.fail("planning enters no repair")) if repaired else None
+    return Fix(name, "link", "torch", (), flows, Stage.LOWER, "a number", lambda: reading, repair)
+
+
+@pytest.fixture
+def known_fixes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """In place of the installed fixes those of the parameter."""
+    monkeypatch.setattr(fixes, "installed", lambda: request.param)
+
+
+def variants_of(flow: str) -> list[str]:
+    return fixes.variants(flow, fixes.installed())
 
 
 def plan(sizes: Sizes = SIZES, settings: Settings | None = None, **wanted: object) -> Plan:
@@ -26,20 +45,80 @@ def plan(sizes: Sizes = SIZES, settings: Settings | None = None, **wanted: objec
 def test_the_gate_is_every_model_small_through_every_flow_with_its_first_weights() -> None:
     made = plan()
     assert (made.suite, made.filtered) == ("gate", False)
-    assert {(item.model, item.flow) for item in made.cases} == {(m, f) for m in SIZES for f in flow_names()}
+    assert {(item.model, item.flow, item.variant) for item in made.cases} == {
+        (model, flow, variant) for model in SIZES for flow in flow_names() for variant in variants_of(flow)
+    }
     assert {(item.size, item.weights) for item in made.cases} == {("small", "trained")}
 
 
-def test_nightly_is_every_model_full_through_three_flows() -> None:
+def test_nightly_is_every_model_full_through_its_flows() -> None:
     made = plan(suite="nightly")
-    assert len(made.cases) == 2 * 3
-    assert {item.flow for item in made.cases} == NIGHTLY_FLOWS
+    patterns = BUILTIN_SUITES["nightly"].flows
+    assert {(item.model, item.flow) for item in made.cases} == {
+        (model, flow) for model in SIZES for flow in flow_names() if any(fnmatchcase(flow, p) for p in patterns)
+    }
     assert {(item.size, item.weights) for item in made.cases} == {("full", "seeded")}
 
 
-def test_cases_are_planned_once_and_in_order() -> None:
+def test_cases_are_planned_once_and_each_flows_together() -> None:
     cases = plan().cases
-    assert list(cases) == sorted(set(cases))
+    assert len(cases) == len(set(cases))
+    assert [(c.model, c.flow) for c in cases] == sorted((c.model, c.flow) for c in cases)
+
+
+# Variants
+
+ONE, TWO, THREE = (fix(name, "x86-*") for name in ("a", "b", "c"))
+
+
+def planned_variants(flow: str, **wanted: object) -> list[str]:
+    return [item.variant for item in plan(models=("vit",), flows=(flow,), **wanted).cases]
+
+
+@pytest.mark.parametrize(
+    ("known_fixes", "expected"),
+    [
+        ((), ["released"]),
+        ((ONE,), ["released", "+a"]),
+        ((ONE, TWO), ["released", "+a", "+a+b", "+b"]),
+        ((ONE, TWO, THREE), ["released", "+a", "+a+b", "+a+b+c", "+a+c", "+b", "+b+c", "+c"]),
+        ((ONE, fix("elsewhere", "arm-*")), ["released", "+a"]),
+        ((fix("probe-only", "x86-*", repaired=False),), ["released"]),
+    ],
+    indirect=["known_fixes"],
+)
+@pytest.mark.usefixtures("known_fixes")
+def test_a_flow_is_planned_released_first_then_with_each_fix_all_and_all_but_one(expected: list[str]) -> None:
+    assert planned_variants("x86-static") == expected
+
+
+@pytest.mark.parametrize("known_fixes", [(ONE,)], indirect=True)
+@pytest.mark.usefixtures("known_fixes")
+def test_released_comes_first_in_each_flow_and_not_before_all_flows() -> None:
+    made = plan(models=("vit",), flows=("x86-static", "x86-dynamic"))
+    assert [(item.flow, item.variant) for item in made.cases] == [
+        ("x86-dynamic", "released"), ("x86-dynamic", "+a"), ("x86-static", "released"), ("x86-static", "+a")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("known_fixes", [(ONE, TWO)], indirect=True)
+@pytest.mark.usefixtures("known_fixes")
+def test_a_variant_can_be_asked_for_by_name_and_a_wrong_one_lists_the_near_match() -> None:
+    assert planned_variants("x86-static", variants=("+a+b",)) == ["+a+b"]
+    assert planned_variants("x86-static", variants=("+b", "released")) == ["released", "+b"]
+    with pytest.raises(UsageError, match=r"no variant named '\+b\+a'; did you mean .*\+a\+b"):
+        plan(variants=("+b+a",))
+
+
+@pytest.mark.parametrize("known_fixes", [(ONE,)], indirect=True)
+@pytest.mark.usefixtures("known_fixes")
+def test_the_rows_of_a_fix_that_was_taken_away_are_orphans_of_a_whole_suite() -> None:
+    assert plan().scope()(case(variant="+gone"))
+    assert plan().scope()(case(variant="+a"))
+    assert not plan(variants=("+a",)).scope()(case(variant="+gone"))
+
+
+# Other models and suites
 
 
 def test_a_model_without_the_size_is_not_planned() -> None:
@@ -61,7 +140,7 @@ def test_a_suite_of_the_workspace_says_which_models_flows_and_weights() -> None:
 def test_an_adapter_that_cannot_be_imported_is_planned_so_that_its_rows_can_say_why() -> None:
     made = plan({**SIZES, "broken": None})
     broken = [item for item in made.cases if item.model == "broken"]
-    assert len(broken) == len(flow_names())
+    assert len(broken) == sum(len(variants_of(flow)) for flow in flow_names())
     assert {(item.size, item.weights) for item in broken} == {("small", UNKNOWN_WEIGHTS)}
 
 
@@ -92,7 +171,8 @@ def test_filters_narrow_a_suite_together() -> None:
 def test_a_size_alone_plans_every_flow_and_not_the_suite_of_that_size() -> None:
     made = plan(size="full", models=("vit",))
     assert made.suite == "ad-hoc"
-    assert len(made.cases) == len(flow_names())
+    assert {item.flow for item in made.cases} == set(flow_names())
+    assert {item.size for item in made.cases} == {"full"}
 
 
 def test_weights_alone_plan_the_small_size_with_those_weights() -> None:
@@ -123,8 +203,9 @@ def test_a_name_near_to_nothing_lists_all() -> None:
 
 
 def test_a_selection_that_fits_no_case_says_what_was_asked_and_exits_5() -> None:
-    with pytest.raises(NothingMeasuredError, match="suite nightly fits -m vit -f x86-dynamic") as caught:
-        plan(suite="nightly", models=("vit",), flows=("x86-dynamic",))
+    mine = settings_from(suites={"mine": {"size": "full", "flows": ["x86-static"]}})
+    with pytest.raises(NothingMeasuredError, match="suite mine fits -m vit -f x86-dynamic") as caught:
+        plan(settings=mine, suite="mine", models=("vit",), flows=("x86-dynamic",))
     assert caught.value.exit_code == ExitCode.NOTHING_MEASURED == 5
 
 

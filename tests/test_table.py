@@ -15,7 +15,8 @@ from tests.rows import output_row, quantizer_row
 
 COLUMNS = [field.name for field in fields(OutputRow)]
 HEADER = ",".join(COLUMNS)
-HANDWRITTEN = f"{HEADER}\nresnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,2,3,0,10,,,\n"
+LINE = "resnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,2,3,0,10,,,"
+HANDWRITTEN = f"{HEADER}\n{LINE}\n"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def error_of(file: Path, text: str | bytes) -> str:
 
 def with_cell(column: str, value: str) -> str:
     """The handwritten table with one cell of its row replaced."""
-    cells = HANDWRITTEN.splitlines()[1].split(",")
+    cells = LINE.split(",")
     cells[COLUMNS.index(column)] = value
     return f"{HEADER}\n{','.join(cells)}\n"
 
@@ -62,7 +63,7 @@ def test_a_failed_stage_is_a_status(file: Path) -> None:
 
 
 def test_a_duplicate_key_names_both_lines(file: Path) -> None:
-    message = error_of(file, HANDWRITTEN + HANDWRITTEN.splitlines()[1] + "\n")
+    message = error_of(file, f"{HANDWRITTEN}{LINE}\n")
     assert message.startswith(f"{file}:3: duplicate key resnet/small/trained/x86-static/released/converted/logits")
     assert "line 2" in message
 

@@ -12,7 +12,7 @@ from harness.judge import Judgement
 from harness.report import markdown
 from harness.store import Run
 from tests.judgements import EVERY, HOSTILE, ODD, all_failed, hostile, hostile_fixes, judged, nothing, one_of_each
-from tests.rows import no_number, output_row
+from tests.rows import no_number, output_row, quantizer_row, repaired_row
 
 MANY = 103
 Made = tuple[Run, Judgement]
@@ -97,3 +97,50 @@ def test_notes_are_shown_as_text() -> None:
     text = markdown.render(run, replace(judgement, notes=(f"waiver expired: {ODD}", "torchao 0.17 -> 0.18")))
     assert "- waiver expired: &lt;script&gt;\\|" in text
     assert "- torchao 0.17 -&gt; 0.18" in text
+
+
+# Fixes
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading or a summary, up to the next."""
+    return re.split(r"\n## |<summary>", text.split(heading, 1)[1])[0]
+
+
+def test_a_fix_has_its_section_with_both_levels_and_the_bounds_it_moved() -> None:
+    rows = [output_row(sqnr_db=-4.25), repaired_row(sqnr_db=23.5)]
+    rows += [quantizer_row(hi=1.0), quantizer_row(variant="+fix", hi=2.0)]
+    text = markdown.render(*judged(rows, rows))
+    ((_, _, line),) = tables(section(text, "## With and without each fix"))
+    assert [cell.strip() for cell in line] == [
+        "resnet/small", "x86-static", "+fix", "logits", "-4.25", "23.50", "+27.75"
+    ]  # fmt: skip
+    ((_, _, line),) = tables(section(text, "Range bounds that a fix moved"))
+    assert [cell.strip() for cell in line[3:7]] == ["conv1:conv2d:0:input", "2.5", r"\[0, 1\]", r"\[0, 2\]"]
+
+
+def test_without_variants_the_report_says_nothing_of_fixes() -> None:
+    text = markdown.render(*judged([], [output_row(), quantizer_row()]))
+    assert "each fix" not in text
+    assert "Range bounds" not in text
+
+
+def test_where_fixes_only_idle_it_says_so_and_names_them() -> None:
+    text = markdown.render(*judged([], [output_row(), repaired_row(fix_state="upstreamed")]))
+    shown = section(text, "## With and without each fix")
+    assert "No fix changed anything." in shown
+    assert "- x86-static +fix: upstreamed on resnet/small" in shown
+    assert not list(tables(shown))
+
+
+def test_names_of_outputs_fixes_and_quantizers_stay_inside_their_cells() -> None:
+    text = markdown.render(*hostile_fixes())
+    fixes = section(text, "## With and without each fix")
+    (table,) = tables(fixes)
+    assert len(table) == 2 + 2 * len(HOSTILE)  # heading, rule, and for each name a fix that works and one that fails
+    ((_, _, *moved),) = tables(section(text, "Range bounds that a fix moved"))
+    assert len(moved) == len(HOSTILE)
+    idle = [line for line in fixes.splitlines() if line.startswith("- ")]
+    assert len(idle) == len(HOSTILE)
+    for raw in ("<script", "[link](", "*bold*", "`code`"):
+        assert not re.search(r"(?<!\\)" + re.escape(raw), text)

@@ -9,7 +9,7 @@ import pytest
 from harness.records import Finding, Outcome, Verdict
 from harness.report import phrases
 from tests.judging import judge
-from tests.rows import case, no_number, output_row, quantizer_row
+from tests.rows import case, no_number, output_row, quantizer_row, repaired_row
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,9 @@ from tests.rows import case, no_number, output_row, quantizer_row
         ("axis", 0, "0"),
         ("status", "failed:export", "failed:export"),
         ("dtype", "", "none"),
+        ("quantize_nodes", 12, "12"),
+        ("fix_state", "not installed", "not installed"),
+        ("fix_state", "", "none"),
         ("sqnr_db", None, "none"),
     ],
 )
@@ -43,6 +46,10 @@ def test_numbers_are_rounded_with_their_unit(field: str, value: Any, text: str) 
         (Finding("clip_fraction", 0.0, 0.5, 1e-3), "clipped share 50.00 %, baseline 0.00 %, allowed rise 0.10 %"),
         (Finding("max_abs_err", 1.0, 2.0, 0.5), "largest error 2, baseline 1, allowed rise 0.50 dB"),
         (Finding("axis", 0, 1), "axis 1, baseline 0"),
+        (Finding("quantize_nodes", 7, 8), "quantize nodes 8, baseline 7"),
+        (Finding("dequantize_nodes", 8, None), "dequantize nodes none, baseline 8"),
+        (Finding("fix_state", "needed", "upstreamed"), "fix upstreamed, baseline needed"),
+        (Finding("sqnr_db", 30.0, 9.9, limit=10.0), "SQNR 9.90 dB, must be at least 10.00 dB"),
     ],
 )
 def test_a_finding_says_what_is_what_was_and_what_is_allowed(finding: Finding, text: str) -> None:
@@ -53,6 +60,19 @@ def test_a_verdict_says_where_and_what() -> None:
     assert phrases.verdict(judge(output_row(sqnr_db=31.7), output_row(sqnr_db=24.1))) == (
         "resnet/small/trained x86-static converted logits: SQNR 24.10 dB, baseline 31.70 dB, allowed drop 0.50 dB"
     )
+
+
+def test_a_verdict_names_the_variant_and_the_point() -> None:
+    assert phrases.verdict(judge(None, repaired_row(point="lowered", sqnr_db=9.9))) == (
+        "resnet/small/trained x86-static +fix lowered logits: SQNR 9.90 dB, must be at least 10.00 dB"
+    )
+    moved = judge(*(quantizer_row(variant="+fix", point="lowered", quantizer="a", hi=hi) for hi in (1.0, 0.5)))
+    assert phrases.verdict(moved).startswith("resnet/small/trained x86-static +fix lowered a: upper bound 0.5,")
+
+
+def test_a_fix_that_upstream_has_released_is_told_as_a_change_of_the_fix() -> None:
+    text = phrases.verdict(judge(repaired_row(), repaired_row(fix_state="upstreamed")))
+    assert text.endswith("+fix converted logits: fix upstreamed, baseline needed")
 
 
 def test_a_waived_verdict_says_so() -> None:
@@ -83,6 +103,22 @@ def test_a_row_that_lost_or_gained_one_field_is_not_called_a_quantizer_gone_or_a
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5833333333, "0.5833333"),
+        (-4.3, "-4.3"),
+        (1.0, "1"),
+        (float("nan"), "nan"),
+        (2, "2"),
+        ("RuntimeError: [63]", "RuntimeError: [63]"),
+        (None, ""),
+    ],
+)
+def test_what_a_probe_measured(value: Any, text: str) -> None:
+    assert phrases.probe_value(value) == text
+
+
+@pytest.mark.parametrize(
     ("row", "text"),
     [
         (None, "-"),
@@ -94,6 +130,12 @@ def test_a_row_that_lost_or_gained_one_field_is_not_called_a_quantizer_gone_or_a
 )
 def test_a_rows_leading_value(row: Any, text: str) -> None:
     assert phrases.row_value(row) == text
+
+
+def test_a_row_is_named_by_its_case_point_and_output_or_quantizer() -> None:
+    assert phrases.row_name(output_row()) == "resnet/small/trained x86-static converted logits"
+    quantizer = quantizer_row(variant="+fix", point="lowered", quantizer="a")
+    assert phrases.row_name(quantizer) == "resnet/small/trained x86-static +fix lowered a"
 
 
 def test_the_next_command_names_each_model_once_and_the_flow_if_there_is_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from rich.console import Console
 from harness.accept import Change, Proposal
 from harness.baseline import Baseline
 from harness.judge import Judgement
-from harness.report.frames import coverage_frame, sqnr_matrix
+from harness.records import OutputRow
 from harness.report.terminal import print_judgement, print_matrix, print_proposal
 from harness.store import Run
-from tests.judgements import HOSTILE, all_failed, all_none, hostile, judged, nothing, one_of_each
-from tests.rows import no_number, output_row, quantizer_row
+from tests.judgements import EVERY, HOSTILE, all_failed, hostile, hostile_fixes, judged, one_of_each
+from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row
 
 
 def printed(show: Callable[[Console], None]) -> str:
@@ -66,31 +67,40 @@ def test_names_are_printed_and_not_taken_for_markup() -> None:
         assert name in text
 
 
-def test_the_matrix_holds_one_decimal_or_the_status() -> None:
-    rows = [
-        output_row(sqnr_db=30.04),
-        output_row(variant="+fix", sqnr_db=31.0),
-        no_number("failed:export", flow="x86-dynamic"),
-        output_row(point="float", sqnr_db=160.0),
-    ]
-    matrix = sqnr_matrix(rows)
-    assert sorted(matrix.to_numpy().ravel()) == ["30.0", "31.0", "failed:export"]
-    assert "x86-static +fix" in {*matrix.index, *matrix.columns}
+def of_matrix(*rows: OutputRow) -> str:
+    return printed(lambda console: print_matrix(console, rows))
 
 
-def test_a_matrix_without_rows_shows_no_columns() -> None:
-    assert sqnr_matrix([]).empty
-    assert "max_abs_err" not in printed(lambda console: print_matrix(console, []))
+def test_what_released_code_gives_and_what_each_fix_changes_are_two_tables() -> None:
+    lines = of_matrix(output_row(sqnr_db=-4.25), repaired_row(sqnr_db=23.5)).splitlines()
+    titles = [lines.index(title) for title in lines if title.startswith("SQNR, dB")]
+    assert len(titles) == 2
+    released, fixed = "\n".join(lines[: titles[1]]), "\n".join(lines[titles[1] :])
+    assert re.search(r"x86-static .*-4\.2", released)
+    assert "+fix" not in released
+    assert re.search(r"resnet/small .*x86-static .*\+fix .*logits .*-4\.25 .*23\.50 .*\+27\.75", fixed)
 
 
-def test_coverage_has_a_line_for_each_case() -> None:
-    rest = quantizer_row(quantizer="c", role="weight", status="unquantized")
-    other = quantizer_row(role="weight", flow="x86-dynamic")
-    lines = coverage_frame([rest, quantizer_row(role="weight"), other]).to_dict("records")
-    assert [(line["flow"], line["quantized"], line["quantizable"], line["in float"]) for line in lines] == [
-        ("x86-dynamic", 1, 1, ""), ("x86-static", 1, 2, "c")
-    ]  # fmt: skip
-    assert coverage_frame([]).empty
+def test_without_a_variant_there_is_no_table_of_fixes() -> None:
+    assert "with each fix" not in of_matrix(output_row())
+
+
+def test_a_fix_that_changed_nothing_is_one_line_and_no_table() -> None:
+    text = of_matrix(output_row(), repaired_row(fix_state="inert"))
+    assert "with each fix" not in text
+    assert text.splitlines()[-1] == "x86-static +fix: inert on resnet/small"
+
+
+def test_names_in_the_tables_are_printed_and_not_taken_for_markup() -> None:
+    text = printed(lambda console: print_matrix(console, hostile_fixes()[0].outputs))
+    for name in (name for name in HOSTILE if "\n" not in name):
+        assert f" {name} │" in text.split("with each fix")[1]
+        assert f"x86-static +idle {name}: inert on resnet/small" in text
+
+
+def test_a_run_without_rows_still_prints_a_table() -> None:
+    assert "max_abs_err" not in of_matrix()
+    assert of_matrix().strip()
 
 
 def test_a_proposal_shows_old_and_new_of_each_row() -> None:
@@ -98,12 +108,14 @@ def test_a_proposal_shows_old_and_new_of_each_row() -> None:
         Change(output_row(sqnr_db=30.0), output_row(sqnr_db=40.0)),
         Change(None, output_row(output="[red]")),
         Change(quantizer_row(lo=0.0, hi=1.0), None),
+        Change(quantizer_row(point="lowered", lo=0.0, hi=1.0), lost_edge(point="lowered")),
     )
     text = printed(lambda console: print_proposal(console, Proposal(Baseline(), changes, ())))
     assert "converted logits: 30.00 dB -> 40.00 dB" in text
     assert "converted [red]: - -> 30.00 dB" in text
-    assert "conv1:conv2d:0:input: [0, 1] -> -" in text
-    assert "3 rows change" in text
+    assert "converted conv1:conv2d:0:input: [0, 1] -> -" in text
+    assert "lowered conv1:conv2d:0:input: [0, 1] -> unquantized" in text
+    assert "4 rows change" in text
 
 
 def test_a_long_proposal_is_cut_and_says_how_much_is_left() -> None:

@@ -13,7 +13,7 @@ from harness.records import Outcome
 from harness.report import verdict_json
 from harness.store import Run
 from tests.judgements import EVERY, HOSTILE, hostile, judged, nothing, one_of_each
-from tests.rows import no_number, output_row, quantizer_row
+from tests.rows import no_number, output_row, quantizer_row, repaired_row
 
 Made = tuple[Run, Judgement]
 
@@ -64,6 +64,20 @@ def test_a_verdict_names_its_case() -> None:
     assert [item[name] for name in ("model", "size", "weights", "flow", "variant")] == [
         "resnet", "small", "trained", "x86-static", "released"
     ]  # fmt: skip
+
+
+def test_a_variants_verdict_names_the_point_and_what_its_fix_did() -> None:
+    (item,) = load(judged([repaired_row(point="lowered")], [repaired_row(point="lowered", fix_state="inert")]))[
+        "verdicts"
+    ]
+    assert (item["variant"], item["name"], item["outcome"]) == ("+fix", "lowered logits", "changed")
+    assert item["findings"] == [{"field": "fix_state", "old": "needed", "new": "inert", "allowed": None, "limit": None}]
+
+
+def test_a_broken_floor_is_given_as_a_limit() -> None:
+    (item,) = load(judged([], [repaired_row(sqnr_db=4.0)]))["verdicts"]
+    (finding,) = item["findings"]
+    assert (finding["old"], finding["new"], finding["limit"], item["loss_db"]) == (None, 4.0, 10.0, 6.0)
 
 
 def test_nothing_measured_is_exit_code_5() -> None:
