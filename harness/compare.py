@@ -15,6 +15,7 @@ from harness.records import (
     FAILED,
     RELEASED,
     Case,
+    Cause,
     Finding,
     FixState,
     Mode,
@@ -40,6 +41,7 @@ _WORST_FIRST = (
     Outcome.OK,
 )
 _STRUCTURE = ("status", "role", "mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "share_group")
+_LOST = "the flow asks for a quantizer here, and the repaired graph has none"
 _QUANTIZED_POINTS = (Point.CONVERTED, Point.LOWERED)
 
 
@@ -214,7 +216,8 @@ def _judge_quantizer(
     verdict = Verdict(row.case, "quantizer", f"{row.point} {row.quantizer}", Outcome.OK)
     if new is not None and always_fails(new):
         finding = Finding("status", old.status if old else None, new.status)
-        return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), loss_db=math.inf)
+        why = _LOST if new.cause == Cause.UNQUANTIZED else "a scale that is not finite, or 0"
+        return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), error=why, loss_db=math.inf)
     if old is None or new is None:
         # In a case that both sides know, a quantizer on one side only is a change of structure.
         alone = Outcome.CHANGED if both_known else Outcome.NEW if old is None else Outcome.MISSING

@@ -92,7 +92,8 @@ class Pipeline:
                 )
         if fixes and only is None:
             state = FixState.UNKNOWN if unknown else self._state(case, flow, applied)
-            result.outputs = [replace(row, fix_state=state) for row in result.outputs]
+            last = flow.points[-1]
+            result.outputs = [replace(row, fix_state=state) if row.point == last else row for row in result.outputs]
         return result
 
     def _state(self, case: Case, flow: Flow, applied: tuple[Fix, ...]) -> FixState:

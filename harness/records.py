@@ -183,8 +183,8 @@ class OutputRow(_Row):
     status says so. `ref_rms` is the root mean square of the reference, `numel` the elements compared.
     `noise_db` is filled in baselines only: the standard deviation of `sqnr_db` under inputs jittered by 1e-6.
     `task_metric` is top-1 accuracy in [0, 1] where the adapter has labels for this output. The four counts are of the
-    graph that was run, from `converted` on. `fix_state` says what the variant's fixes did to this case (empty for
-    `released`), `cause` which measure shows damage (empty for none).
+    graph that was run, from `converted` on. `fix_state` says, at the flow's last point, what the variant's fixes did to
+    the case; `cause` which measure shows damage. Both are empty where there is nothing to say.
     """
 
     point: str

@@ -78,22 +78,13 @@ def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
         observed = max(abs(row.observed_lo or 0.0), abs(row.observed_hi or 0.0))
         lines.append(
             [
-                *(f"{row.model}/{row.size}", row.flow, row.variant, row.quantizer, f"{observed:.9g}"),
+                *(f"{row.model}/{row.size}", row.flow, row.variant, row.point, row.quantizer, f"{observed:.9g}"),
                 *(_range(released), _range(row), number("sqnr_db", released.sqnr_db), number("sqnr_db", row.sqnr_db)),
             ]
         )
-    headings = [
-        "model",
-        "flow",
-        "fix",
-        "quantizer",
-        "absmax",
-        "released range",
-        "repaired range",
-        "released",
-        "repaired",
-    ]
-    return pd.DataFrame(lines, columns=headings)
+    where = ["model", "flow", "fix", "point", "quantizer"]
+    numbers = ["absmax", "released range", "repaired range", "released", "repaired"]
+    return pd.DataFrame(lines, columns=[*where, *numbers])
 
 
 def _released(case: Case) -> Case:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from harness.records import NEVER_GOOD, Finding, Outcome, OutputRow, QuantizerStatus, Row, Verdict
+from harness.records import NEVER_GOOD, Finding, Outcome, OutputRow, Row, Verdict
 
 UNITS = {
     "sqnr_db": "SQNR",
@@ -70,7 +70,9 @@ def finding(item: Finding) -> str:
 def verdict(item: Verdict) -> str:
     """One line: where, what, the numbers."""
     where = f"{item.case} {item.name}"
-    if item.outcome is Outcome.NEW:
+    if item.error:
+        text = f"{item.findings[0].new}: {item.error}"
+    elif item.outcome is Outcome.NEW:
         text = "new, not in the baseline"
     elif item.outcome is Outcome.MISSING:
         text = "in the baseline, not measured"
@@ -78,8 +80,6 @@ def verdict(item: Verdict) -> str:
         text = "quantizer gone: in the baseline, not in the graph"
     elif _one_sided(item, "old"):
         text = "quantizer added: in the graph, not in the baseline"
-    elif item.error:
-        text = f"{item.findings[0].new}: {item.error}"
     else:
         text = "; ".join(finding(entry) for entry in item.findings)
     waived = f" (waived: {item.waived})" if item.waived else ""
@@ -125,6 +125,7 @@ def accept_command(verdicts: Iterable[Verdict], run: str = "") -> str:
 
 
 def _never_good(item: Verdict) -> bool:
-    """Whether accept would refuse the row whatever is named."""
-    spoiled = (*NEVER_GOOD, QuantizerStatus.NONFINITE)
-    return any(finding.field == "status" and finding.new in spoiled for finding in item.findings)
+    """Whether accept would refuse the row whatever is named; the only regression of a quantizer's status is one."""
+    status = next((finding.new for finding in item.findings if finding.field == "status"), None)
+    lost = item.kind == "quantizer" and item.outcome is Outcome.REGRESSED and status is not None
+    return status in NEVER_GOOD or lost

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -89,8 +89,8 @@ def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
 def _print_frame(console: Console, title: str, frame: pd.DataFrame) -> None:
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(frame.columns):
-        first = index == 0
-        table.add_column(escape(str(column)), justify="left" if first else "right", no_wrap=first, overflow="fold")
+        side: JustifyMethod = "left" if column in _WORDS else "right"
+        table.add_column(escape(str(column)), justify=side, no_wrap=index == 0, overflow="fold")
     for values in frame.itertuples(index=False):
         table.add_row(*(escape(str(value)) for value in values))
     console.print(table)

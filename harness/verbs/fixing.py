@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -32,8 +33,13 @@ def diagnose_all() -> list[Diagnosis]:
 
 
 def as_text(found: Sequence[Diagnosis]) -> str:
-    """JSON with exact values."""
-    return json.dumps([asdict(diagnosis) for diagnosis in found], indent=1)
+    """JSON with exact values; NaN and infinity, which it has no numbers for, as text."""
+    plain = [{name: _plain(value) for name, value in asdict(diagnosis).items()} for diagnosis in found]
+    return json.dumps(plain, indent=1, allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_diagnoses(found: Sequence[Diagnosis]) -> None:

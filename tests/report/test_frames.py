@@ -159,7 +159,8 @@ def test_a_moved_bound_is_shown_beside_the_largest_observed_value_and_both_error
         {**seen, "lo": 0.0, "hi": 0.25, "sqnr_db": 3.0}, {**seen, "lo": -0.5, "hi": 0.49609375, "sqnr_db": 43.0}
     )
     assert line == {
-        "model": "resnet/small", "flow": "x86-static", "fix": "+fix", "quantizer": "conv1:conv2d:0:input",
+        "model": "resnet/small", "flow": "x86-static", "fix": "+fix", "point": "converted",
+        "quantizer": "conv1:conv2d:0:input",
         "absmax": "0.5", "released range": "[0, 0.25]", "repaired range": "[-0.5, 0.49609375]",
         "released": "3.00 dB", "repaired": "43.00 dB",
     }  # fmt: skip

@@ -116,7 +116,13 @@ def test_a_fix_has_its_section_with_both_levels_and_the_bounds_it_moved() -> Non
         "resnet/small", "x86-static", "+fix", "logits", "-4.25", "23.50", "+27.75"
     ]  # fmt: skip
     ((_, _, line),) = tables(section(text, "Range bounds that a fix moved"))
-    assert [cell.strip() for cell in line[3:7]] == ["conv1:conv2d:0:input", "2.5", r"\[0, 1\]", r"\[0, 2\]"]
+    assert [cell.strip() for cell in line[3:8]] == [
+        "converted",
+        "conv1:conv2d:0:input",
+        "2.5",
+        r"\[0, 1\]",
+        r"\[0, 2\]",
+    ]
 
 
 def test_without_variants_the_report_says_nothing_of_fixes() -> None:
