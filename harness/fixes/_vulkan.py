@@ -7,6 +7,7 @@ what shapes are inferred with while a program is lowered, and what runs when a f
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def fused_layer_db(in_features: int, balanced: bool = False) -> tuple[float | st
     x = torch.randn(16, in_features, generator=generator)
     if balanced:
         x -= x.mean(-1, keepdim=True)
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), torch.random.fork_rng([]), _quiet():  # torchao's convert draws random numbers
         prepared = vulkan.prepare(vulkan.export(layer, (x,)))
         vulkan.calibrate(prepared, [(x,)])
         converted = vulkan.convert(prepared)
@@ -80,8 +81,10 @@ def fused_layer_db(in_features: int, balanced: bool = False) -> tuple[float | st
 
 
 def _sqnr_db(*, reference: torch.Tensor, actual: torch.Tensor) -> float:
-    signal, noise = reference.double().square().sum(), (reference.double() - actual.double()).square().sum()
-    return float(10 * (signal / noise).log10())
+    from harness.measure.metrics import sqnr_db
+
+    level = sqnr_db(reference=reference, actual=actual)
+    return math.nan if level is None else level
 
 
 def _root(error: BaseException) -> str:
