@@ -45,7 +45,7 @@ def _repair() -> AbstractContextManager[None]:
 
 FIX = Fix(
     name="vulkan-qcs4w-odd-channels",
-    link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/vulkan/_passes/fuse_quantized_ops.py#L121",
+    link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/vulkan/_passes/fuse_quantized_ops.py#L122",
     package="executorch",
     known=("1.5.1",),
     flows=("vulkan-4w",),
