@@ -147,7 +147,10 @@ BUILTIN_SUITES = {
     "gate": Suite(size="small"),
     "nightly": Suite(
         size="full",
-        flows=("x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"),
+        flows=(
+            *("x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"),
+            *("nncf-*", "cadence-hoist", "vulkan-*", "xnnpack"),
+        ),
         tolerance={"sqnr_drop_db": 0.25},
     ),
 }

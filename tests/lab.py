@@ -121,10 +121,10 @@ class Lab:
         return self.pipeline.measure(lab_case(loaded.name, variant), loaded, fixes)
 
 
-def lab(module: Any = None, jitter: int | None = None) -> Lab:
+def lab(module: Any = None, jitter: int | None = None, weights: str = "seeded") -> Lab:
     stages: list[tuple[Case, Stage]] = []
     with torch.no_grad():
-        subject = Subject(module or adapter(), "small", "seeded", 0, jitter)
+        subject = Subject(module or adapter(), "small", weights, 0, jitter)
     return Lab(Pipeline(subject, lambda case, stage: stages.append((case, stage))), subject, stages)
 
 

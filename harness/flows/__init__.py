@@ -26,7 +26,7 @@ ARM_FLOWS = tuple(
     for activation in ("s8", "u8")
     for granularity in ("tensor", "channel")
 )
-INDUCTOR_FLOWS = ("x86-static", "x86-dynamic", *ARM_FLOWS, "arm-static-default", "arm-dynamic-default")
+INDUCTOR_FLOWS = ("x86-static", "x86-dynamic", *ARM_FLOWS, "arm-static-default")
 BUILTIN = {
     **dict.fromkeys(INDUCTOR_FLOWS, "harness.flows.inductor"),
     **dict.fromkeys(("nncf-mul", "nncf-x86"), "harness.flows.nncf"),

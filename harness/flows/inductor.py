@@ -3,9 +3,9 @@
 Upstream: `torchao/quantization/pt2e/quantizer/{x86,arm}_inductor_quantizer.py`. `arm-*-s8s8f32-per-tensor` is Arm's
 released default configuration; the other Arm flows configure the same quantizer through the public
 `QuantizationConfig` (activations s8 or u8, weights per tensor or per channel), as the released helper offers neither
-choice. `arm-*-default` asks that helper for per-channel weights: as released it cannot say so, and gives the same as
-`arm-*-s8s8f32-per-tensor`; with fix `arm-weight-granularity` it does. torchao is imported inside the stages, so that
-listing flows costs nothing and the fp32 reference is computed before upstream code is loaded.
+choice. `arm-static-default` asks that helper for per-channel weights: as released it cannot be told, and gives the
+same as `arm-static-s8s8f32-per-tensor`; with fix `arm-weight-granularity` it does as asked. torchao is imported inside
+the stages, so that listing flows costs nothing and the fp32 reference is computed before upstream code is loaded.
 """
 
 from __future__ import annotations
