@@ -104,21 +104,26 @@ def find_workspace(start: Path | None = None) -> Workspace:
     """The workspace of folder `start` (default: the current one)."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
-        file = folder / "pyproject.toml"
-        if not file.is_file():
-            continue
-        try:
-            tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"{file}: cannot be read: {error}") from None
-        if isinstance(tool, dict) and "sqnr" in tool:
-            settings = parse_settings(tool["sqnr"], file)
+        settings = _settings_in(folder / "pyproject.toml")
+        if settings is not None:
             return Workspace(
                 here, folder / settings.models, folder / settings.baselines, folder / settings.reports, settings
             )
     carried = Path(__file__).parent / "builtin"
     root = carried if carried.is_dir() else Path(__file__).parents[1]
-    return Workspace(here, root / "models", root / "baselines", here / "reports", Settings(), builtin=True)
+    settings = _settings_in(root / "pyproject.toml") or Settings()
+    return Workspace(here, root / "models", root / "baselines", here / "reports", settings, builtin=True)
+
+
+def _settings_in(file: Path) -> Settings | None:
+    """Settings of a `pyproject.toml`; None if there is no such file, or no `[tool.sqnr]` in it."""
+    if not file.is_file():
+        return None
+    try:
+        tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from None
+    return parse_settings(tool["sqnr"], file) if isinstance(tool, dict) and "sqnr" in tool else None
 
 
 def load_module(folder: Path, name: str) -> ModuleType:
