@@ -16,20 +16,18 @@ from harness.records import (
     RELEASED,
     Case,
     Cause,
-    Finding,
     FixState,
     Mode,
-    Outcome,
     OutputRow,
     Point,
     QuantizerRow,
     Role,
     Row,
     Status,
-    Verdict,
     always_fails,
 )
 from harness.settings import Settings, Tolerance
+from harness.verdicts import Finding, Outcome, Verdict
 
 _WORST_FIRST = (
     Outcome.REGRESSED,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from harness import baseline as baselines
 from harness.compare import Rows, compare, exit_code
 from harness.errors import ExitCode, NoBaselineError
-from harness.records import Point, QuantizerRow, QuantizerStatus, Role, Verdict
+from harness.records import Point, QuantizerRow, QuantizerStatus, Role
 from harness.store import COMPLETE, Run
+from harness.verdicts import Verdict
 from harness.workspace import Workspace
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary as frozen records: what is planned, what is measured, and how it is judged.
+"""The vocabulary as frozen records: what is planned and what is measured.
 
 Nothing here computes, reads or writes; every other module of the harness may import this one.
 """
@@ -122,18 +122,6 @@ class FixState(StrEnum):
     INERT = "inert"
     NOT_INSTALLED = "not installed"
     UNKNOWN = "unknown"
-
-
-class Outcome(StrEnum):
-    """The judgement on one row."""
-
-    OK = "ok"
-    IMPROVED = "improved"
-    REGRESSED = "regressed"
-    CHANGED = "changed"
-    NEW = "new"
-    MISSING = "missing"
-    FAILED = "failed"
 
 
 RELEASED = "released"
@@ -278,31 +266,3 @@ def always_fails(row: Row) -> bool:
         return row.status in NEVER_GOOD
     lost = row.variant != RELEASED and row.cause == Cause.UNQUANTIZED
     return row.status == QuantizerStatus.NONFINITE or lost
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One judged field of a row: `old` is the baseline's value, `new` the measured one, `allowed` the tolerance.
-
-    `limit` is set where the value broke a limit that holds without a baseline.
-    """
-
-    field: str
-    old: float | int | str | None
-    new: float | int | str | None
-    allowed: float | None = None
-    limit: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The judgement on one row. `error` is a failed row's own; `loss_db` sorts the worst first."""
-
-    case: Case
-    kind: str
-    name: str
-    outcome: Outcome
-    findings: tuple[Finding, ...] = ()
-    error: str = ""
-    loss_db: float = 0.0
-    waived: str = ""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.compare import Rows, compare
-from harness.records import Case, Outcome, Row, Verdict
+from harness.records import Case, Row
 from harness.settings import Settings
+from harness.verdicts import Outcome, Verdict
 from tests.rows import by_key, outputs_of, quantizers_of
 
 TODAY = datetime.date(2026, 1, 31)

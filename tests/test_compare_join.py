@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from harness.compare import exit_code
 from harness.errors import ExitCode
-from harness.records import Outcome, Row, Verdict
+from harness.records import Row
+from harness.verdicts import Outcome, Verdict
 from tests.judging import CHANGED, FAILED, IMPROVED, MISSING, NEW, OK, REGRESSED, TODAY, fields_of, judge, judge_all
 from tests.rows import case, no_number, output_row, quantizer_row, settings_from
 

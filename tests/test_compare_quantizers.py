@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.records import Finding, Outcome, QuantizerRow, Row, Verdict
+from harness.records import QuantizerRow, Row
+from harness.verdicts import Finding, Outcome, Verdict
 from tests.judging import CHANGED, MISSING, NEW, OK, REGRESSED, fields_of, judge, judge_all
 from tests.rows import no_number, output_row, quantizer_row, with_nan
 

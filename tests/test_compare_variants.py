@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.records import Finding, FixState, Outcome, OutputRow, Row, Verdict
+from harness.records import FixState, OutputRow, Row
+from harness.verdicts import Finding, Outcome, Verdict
 from tests.judging import CHANGED, FAILED, IMPROVED, MISSING, NEW, OK, REGRESSED, TODAY, fields_of, judge, judge_all
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row, settings_from
 

@@ -19,7 +19,8 @@ from harness.fixes.seams import SeamMovedError
 from harness.flows import Flow
 from harness.judge import judge
 from harness.pipeline import CaseResult
-from harness.records import Finding, Outcome, Stage
+from harness.records import Stage
+from harness.verdicts import Finding, Outcome
 from harness.workspace import Workspace, find_workspace
 from tests.lab import changed, fix, lab, nothing, stored_run, wrong
 from tests.rows import by_key

@@ -10,8 +10,8 @@ import pytest
 from harness import baseline as baselines
 from harness.errors import NoBaselineError
 from harness.judge import judge, judge_or_none, judge_runs
-from harness.records import Outcome
 from harness.store import INTERRUPTED
+from harness.verdicts import Outcome
 from harness.workspace import Workspace
 from tests.judging import TODAY
 from tests.rows import accepted, case, journal_entry, output_row, run_of, settings_from, workspace_at

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.judge import Judgement
-from harness.records import Outcome
 from harness.report import phrases
 from harness.report.terminal import MEANING
 from harness.store import Run
+from harness.verdicts import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from harness.records import NEVER_GOOD, Finding, Outcome, OutputRow, Row, Verdict
+from harness.records import NEVER_GOOD, OutputRow, Row
+from harness.verdicts import Finding, Outcome, Verdict
 
 UNITS = {
     "sqnr_db": "SQNR",

@@ -13,8 +13,9 @@ from rich.table import Table
 from harness.accept import Proposal
 from harness.errors import ExitCode
 from harness.judge import Judgement
-from harness.records import Outcome, OutputRow
+from harness.records import OutputRow
 from harness.report import phrases
+from harness.verdicts import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,9 @@ from typing import Any
 from harness import __version__
 from harness.errors import SqnrError
 from harness.judge import Judgement, coverage
-from harness.records import Outcome, QuantizerRow, Verdict
+from harness.records import QuantizerRow
 from harness.store import Run
+from harness.verdicts import Outcome, Verdict
 
 SCHEMA = 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.records import Finding, Outcome, Verdict
 from harness.report import phrases
+from harness.verdicts import Finding, Outcome, Verdict
 from tests.judging import judge
 from tests.rows import case, no_number, output_row, quantizer_row, repaired_row
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from harness.judge import Judgement
-from harness.records import Outcome
 from harness.report import verdict_json
 from harness.store import Run
+from harness.verdicts import Outcome
 from tests.judgements import EVERY, HOSTILE, hostile, judged, nothing, one_of_each
 from tests.rows import no_number, output_row, quantizer_row, repaired_row
 

@@ -1,0 +1,48 @@
+"""The judgement on rows as frozen records; `harness.compare` makes them, reports show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.records import Case
+
+
+class Outcome(StrEnum):
+    """The judgement on one row."""
+
+    OK = "ok"
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    CHANGED = "changed"
+    NEW = "new"
+    MISSING = "missing"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judged field of a row: `old` is the baseline's value, `new` the measured one, `allowed` the tolerance.
+
+    `limit` is set where the value broke a limit that holds without a baseline.
+    """
+
+    field: str
+    old: float | int | str | None
+    new: float | int | str | None
+    allowed: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement on one row. `error` is a failed row's own; `loss_db` sorts the worst first."""
+
+    case: Case
+    kind: str
+    name: str
+    outcome: Outcome
+    findings: tuple[Finding, ...] = ()
+    error: str = ""
+    loss_db: float = 0.0
+    waived: str = ""
