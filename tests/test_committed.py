@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import baseline as baselines
+from harness import flows
 from harness.environment import platform_name
 from harness.records import QuantizerStatus, Role
 from harness.workspace import find_workspace
@@ -35,13 +36,73 @@ def test_the_gate_is_ok_on_the_committed_baselines(repository_copy):
 
 
 def test_both_suites_are_accepted_with_a_noise_floor(accepted):
-    converted = [row for row in accepted.outputs.values() if row.point == "converted"]
-    assert {(row.model, row.size) for row in converted} == {
+    quantized = [row for row in accepted.outputs.values() if row.point in ("converted", "lowered")]
+    assert {(row.model, row.size) for row in quantized} == {
         (model, size) for model in ("bert", "convnext", "resnet", "slices", "vit") for size in ("small", "full")
     }
-    assert all(row.noise_db is not None and row.sqnr_db is not None for row in converted)
-    assert len({row.flow for row in converted if row.size == "small"}) == 10
-    assert len({row.flow for row in converted if row.size == "full"}) == 3
+    failed = {(row.model, row.flow, row.variant) for row in quantized if row.status.startswith("failed")}
+    assert failed == {("bert", "xnnpack", "released")}
+    measured = [row for row in quantized if not row.status.startswith("failed")]
+    assert all(row.noise_db is not None and row.sqnr_db is not None for row in measured)
+    assert {row.flow for row in quantized if row.size == "small"} == set(flows.BUILTIN)
+    assert {row.flow for row in quantized if row.size == "full"} > {"nncf-mul", "cadence-hoist", "vulkan-4w", "xnnpack"}
+
+
+def test_every_layer_scale_is_bounded_by_its_absmax_once_repaired(accepted):
+    """All 18 blocks of ConvNeXt-Tiny; the first has the statistics of the published network (nncf issue 3576)."""
+    rows = {
+        (row.variant, row.quantizer.partition(":")[0]): row
+        for row in accepted.quantizers.values()
+        if (row.model, row.size, row.flow) == ("convnext", "full", "nncf-mul") and ":mul." in row.quantizer
+    }
+    blocks = {block for _, block in rows}
+    assert len(blocks) == 18
+    for block in blocks:
+        released, repaired = rows["released", block], rows["+nncf-mul-parameter", block]
+        absmax = max(repaired.observed_hi, -repaired.observed_lo)
+        assert repaired.hi == pytest.approx(absmax, abs=1e-6)
+        assert released.hi < absmax / 2
+        assert released.cause == "clipping"
+    first = rows["released", "features.1.0"], rows["+nncf-mul-parameter", "features.1.0"]
+    assert first[0].observed_hi == pytest.approx(0.226632953, abs=1e-6)
+    assert [row.hi for row in first] == pytest.approx([0.092455307, 0.226632945], abs=1e-6)
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_the_hoist_hurts_the_wide_branch_alone_and_is_undone_when_repaired(accepted, size):
+    def levels(variant: str, point: str) -> dict[str, float]:
+        return {
+            row.output: row.sqnr_db
+            for row in accepted.outputs.values()
+            if (row.model, row.size, row.flow) == ("slices", size, "cadence-hoist")
+            and (row.variant, row.point) == (variant, point)
+        }
+
+    converted, released = levels("released", "converted"), levels("released", "lowered")
+    assert levels("+cadence-branch-hoist", "lowered") == pytest.approx(converted, abs=1e-3)
+    assert min(converted.values()) >= 17
+    assert released["digit"] == pytest.approx(converted["digit"], abs=0.1)
+    assert max(released["centre"], released["quadrants"]) < 3
+
+
+def test_where_no_branch_is_hoisted_the_fix_is_inert(accepted):
+    states = {
+        (row.model, row.fix_state)
+        for row in accepted.outputs.values()
+        if (row.variant, row.point) == ("+cadence-branch-hoist", "lowered")
+    }
+    others = {(model, "inert") for model in ("bert", "convnext", "resnet", "vit")}
+    assert states == {("slices", "needed"), *others}
+
+
+def test_repaired_4_bit_linears_lose_nothing_in_fusing(accepted):
+    rows = [row for row in accepted.outputs.values() if row.flow == "vulkan-4w"]
+    converted = {(row.model, row.size, row.output): row.sqnr_db for row in rows if row.point == "converted"}
+    both = "+vulkan-qcs4w-odd-channels+vulkan-qcs4w-offset"
+    for row in rows:
+        if row.point == "lowered":
+            gap = abs(row.sqnr_db - converted[row.model, row.size, row.output])
+            assert (gap < 0.01) == (row.variant in (both, "+vulkan-qcs4w-offset"))
 
 
 def test_vit_base_keeps_24_of_its_49_linears_in_float(accepted):
