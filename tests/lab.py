@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx import GraphModule
 
 from harness import flows
 from harness.adapter import Batch, Size
@@ -105,6 +106,42 @@ def fix(name: str, stage: Stage, repair: Repair = nothing, probe: Callable[[], R
         probe=probe,
         repair=repair,
     )
+
+
+_REPAIRED_GAIN: list[float] = []
+
+
+def _kernel(x: torch.Tensor, gain: float) -> torch.Tensor:
+    return x * (_REPAIRED_GAIN[-1] if _REPAIRED_GAIN else gain)
+
+
+def lowering(gain: float = 1.0) -> Flow:
+    """x86-static, then a lowering that sends the first output through a kernel which multiplies by `gain`."""
+
+    def lower(program: GraphModule) -> GraphModule:
+        output = next(node for node in program.graph.nodes if node.op == "output")
+        first, *rest = output.args[0]
+        with program.graph.inserting_before(output):
+            call = program.graph.call_function(_kernel, (first, gain))
+        output.args = ((call, *rest),)
+        program.recompile()
+        return program
+
+    return changed("x86-static", edge=lambda graph, _inputs: graph, lower=lower)
+
+
+def gain_of(value: float) -> Repair:
+    """A repair of that kernel, which runs with the graph: it multiplies by `value` meanwhile."""
+
+    @contextmanager
+    def repair() -> Iterator[None]:
+        _REPAIRED_GAIN.append(value)
+        try:
+            yield
+        finally:
+            _REPAIRED_GAIN.pop()
+
+    return repair
 
 
 @dataclass

@@ -22,37 +22,11 @@ from harness.pipeline import CaseResult
 from harness.records import Stage
 from harness.verdicts import Finding, Outcome
 from harness.workspace import Workspace, find_workspace
-from tests.lab import changed, fix, lab, nothing, stored_run, wrong
+from tests.lab import changed, fix, gain_of, lab, lowering, nothing, stored_run, wrong
 from tests.rows import by_key
 
 FLOW = "x86-static"
 RELEASED = flows.load(FLOW)
-KERNEL = {"gain": 1.1}
-"""The defect: lowered graphs multiply the first output by 1.1, which leaves a tenth of the signal as noise: 20 dB."""
-
-
-def _kernel(value):
-    return value * KERNEL["gain"]
-
-
-def _lower(program: GraphModule) -> GraphModule:
-    output = next(node for node in program.graph.nodes if node.op == "output")
-    first, *rest = output.args[0]
-    with program.graph.inserting_before(output):
-        scaled = program.graph.call_function(_kernel, (first,))
-    output.args = ((scaled, *rest),)
-    program.recompile()
-    return program
-
-
-@contextmanager
-def _mended() -> Iterator[None]:
-    before = KERNEL["gain"]
-    KERNEL["gain"] = 1.0
-    try:
-        yield
-    finally:
-        KERNEL["gain"] = before
 
 
 @contextmanager
@@ -65,8 +39,9 @@ def _right() -> Reading:
     return Reading(2.0, 2.0, right=True)
 
 
-LOWERING = changed(FLOW, edge=lambda graph, _inputs: graph, lower=_lower)
-MENDED = fix("gain", Stage.LOWER, _mended)
+LOWERING = lowering(gain=1.1)
+"""The defect: the lowered graph multiplies its first output by 1.1, and a tenth of the signal as noise is 20 dB."""
+MENDED = fix("gain", Stage.LOWER, gain_of(1.0))
 
 
 def both(flow: Flow, one: Fix) -> list[CaseResult]:
@@ -112,9 +87,8 @@ def test_the_repair_brings_the_lowered_output_back_to_what_it_was_converted(acce
     assert verdict_on(accepted, both(LOWERING, MENDED)) is ExitCode.OK
 
 
-def test_a_lowering_that_gets_worse_fails_though_the_converted_graph_is_as_accepted(accepted, monkeypatch):
-    monkeypatch.setitem(KERNEL, "gain", 1.2)
-    released, repaired = both(LOWERING, MENDED)
+def test_a_lowering_that_gets_worse_fails_though_the_converted_graph_is_as_accepted(accepted):
+    released, repaired = both(lowering(gain=1.2), MENDED)
     assert head(released) == pytest.approx(14, abs=1)  # a fifth of the signal
     assert verdict_on(accepted, [released, repaired]) is ExitCode.REGRESSED
 
@@ -148,13 +122,12 @@ def test_a_repair_whose_place_moved_fails_the_variant_and_not_released_code(acce
     ("then", "gain", "state"),
     [
         (fix("gain", Stage.LOWER, nothing, wrong), 1.1, "inert"),
-        (fix("gain", Stage.LOWER, _mended, _right), 1.0, "upstreamed"),
+        (fix("gain", Stage.LOWER, gain_of(1.0), _right), 1.0, "upstreamed"),
     ],
     ids=["the repair does nothing any more", "upstream has released it"],
 )
-def test_a_fix_that_no_longer_does_what_it_did_is_a_change_of_its_state(accepted, monkeypatch, then, gain, state):
-    monkeypatch.setitem(KERNEL, "gain", gain)
-    results = both(LOWERING, then)
+def test_a_fix_that_no_longer_does_what_it_did_is_a_change_of_its_state(accepted, then, gain, state):
+    results = both(lowering(gain), then)
     changes = {
         finding
         for verdict in judge(accepted, stored_run(accepted.reports, results)).verdicts

@@ -2,50 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-import torch
-
-from harness import flows
-from harness.flows import Flow
 from harness.records import Point, Stage
-from tests.lab import fix, lab
+from tests.lab import fix, gain_of, lab, lowering
 
-GAIN = {"value": 1.0}
-"""What a kernel of the lowered graph multiplies by; a repair turns it while the graph runs."""
-
-
-def _kernel(x: torch.Tensor) -> torch.Tensor:
-    return x * GAIN["value"]
-
-
-def _lower(program: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Sends the first output through the kernel."""
-    output = next(node for node in program.graph.nodes if node.op == "output")
-    first, *rest = output.args[0]
-    with program.graph.inserting_before(output):
-        call = program.graph.call_function(_kernel, (first,))
-    output.args = ((call, *rest),)
-    program.recompile()
-    return program
-
-
-def lowering(**stages: object) -> Flow:
-    return replace(flows.load("x86-static"), name="lowering", edge=lambda graph, _inputs: graph, lower=_lower, **stages)
-
-
-@contextmanager
-def _halved() -> Iterator[None]:
-    GAIN["value"] = 0.5
-    try:
-        yield
-    finally:
-        GAIN["value"] = 1.0
-
-
-HALVED = fix("halved", Stage.LOWER, _halved)
+HALVED = fix("halved", Stage.LOWER, gain_of(0.5))
 
 
 def _levels(result, point: str) -> dict[str, float]:
