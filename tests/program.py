@@ -64,7 +64,7 @@ def sqnr(folder: Path, *args: str, **environ: str) -> subprocess.CompletedProces
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         env={**os.environ, "HF_HUB_OFFLINE": "1", **environ},
         check=False,
     )
