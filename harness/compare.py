@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from harness.errors import ExitCode
 from harness.records import (
     FAILED,
-    RELEASED,
     Case,
     Cause,
     FixState,
@@ -25,6 +24,7 @@ from harness.records import (
     Row,
     Status,
     always_fails,
+    released_of,
 )
 from harness.settings import Settings, Tolerance
 from harness.verdicts import Finding, Outcome, Verdict
@@ -90,7 +90,7 @@ def _fully_repaired(*sides: Rows) -> set[Case]:
     """Of each flow's variants, the one with most fixes: what is still to be mended may leave the others at noise."""
     fullest: dict[Case, Case] = {}
     for case in sorted({row.case for side in sides for row in side.outputs.values()}):
-        released = replace(case, variant=RELEASED)
+        released = released_of(case)
         if case.variant.count("+") > fullest.get(released, released).variant.count("+"):
             fullest[released] = case
     return set(fullest.values())

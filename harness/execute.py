@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness import environment, flows
 from harness.errors import InterruptedRunError
-from harness.records import SPILL_PREFIX, Case, Point, Stage, failed_rows
+from harness.records import SPILL_PREFIX, Case, FixState, Point, Stage, failed_rows, released_of
 from harness.runner import GroupResult, Progress, Workers, jobs_for
 from harness.store import COMPLETE, INTERRUPTED, Run, create_run
 from harness.suite import Selection, Sizes, make_plan, resolve_weights
@@ -155,13 +155,16 @@ def noise_floor(
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     seeds: int = NOISE_SEEDS,
 ) -> NoiseFloor:
-    """Measure cases again with `seeds` jitters of the inputs. Rows that fail under any of them get no noise."""
+    """Measure cases again with `seeds` jitters of the inputs. Rows that fail under any of them get no noise.
+
+    A variant whose fixes changed no bit has the noise of `released`, and is not measured for it.
+    """
     with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder, measuring_processes(options) as workers:
         jobs = [
             job
             for jitter in range(1, seeds + 1)
             for job in jobs_for(
-                *(workspace.start, group_cases(cases), run.weights_source, run.seed),
+                *(workspace.start, group_cases(noise_cases(run, cases)), run.weights_source, run.seed),
                 *(Path(folder), Path(folder)),
                 jitter=jitter,
             )
@@ -178,10 +181,31 @@ def noise_floor(
         for quantizer in result.quantizers:
             if quantizer.lo is not None and quantizer.hi is not None:
                 bounds[quantizer.key].append((quantizer.lo, quantizer.hi))
-    return NoiseFloor(
-        {key: statistics.stdev(values) for key, values in levels.items() if len(values) == seeds},
-        {key: _relative_spread(pairs) for key, pairs in bounds.items() if len(pairs) == seeds},
-    )
+    outputs = {key: statistics.stdev(values) for key, values in levels.items() if len(values) == seeds}
+    quantizers = {key: _relative_spread(pairs) for key, pairs in bounds.items() if len(pairs) == seeds}
+    idle = _idle_cases(run)
+    return NoiseFloor(_with_idle(outputs, idle), _with_idle(quantizers, idle))
+
+
+def noise_cases(run: Run, cases: Iterable[Case]) -> tuple[Case, ...]:
+    """The cases to measure for the noise floor of `cases`."""
+    idle = _idle_cases(run)
+    return tuple(dict.fromkeys(released_of(case) if case in idle else case for case in cases))
+
+
+def _idle_cases(run: Run) -> frozenset[Case]:
+    return frozenset(row.case for row in run.outputs if row.fix_state in (FixState.INERT, FixState.UPSTREAMED))
+
+
+def _with_idle(noise: dict[tuple[str, ...], float], idle: frozenset[Case]) -> dict[tuple[str, ...], float]:
+    """Noise by row key, that of idle cases copied from `released`."""
+    copied = {
+        (*key[:4], case.variant, *key[5:]): value
+        for case in idle
+        for key, value in noise.items()
+        if Case(*key[:5]) == released_of(case)
+    }
+    return noise | copied
 
 
 def _relative_spread(pairs: list[tuple[float, float]]) -> float:

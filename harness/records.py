@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 SQNR_CAP_DB = 160.0
@@ -141,6 +141,11 @@ class Case:
     def __str__(self) -> str:
         variant = "" if self.variant == RELEASED else f" {self.variant}"
         return f"{self.model}/{self.size}/{self.weights} {self.flow}{variant}"
+
+
+def released_of(case: Case) -> Case:
+    """The case with no fix applied."""
+    return replace(case, variant=RELEASED)
 
 
 @dataclass(frozen=True, slots=True)

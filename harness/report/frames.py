@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pandas as pd
 
 from harness.judge import coverage
-from harness.records import RELEASED, Case, FixState, OutputRow, Point, QuantizerRow
+from harness.records import RELEASED, FixState, OutputRow, Point, QuantizerRow, released_of
 from harness.report.phrases import number
 
 _MOST_COLUMNS = 12
@@ -38,7 +38,7 @@ def fix_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
     last = {(row.case, row.output): row for row in sorted(rows, key=lambda row: _order(row.point))}
     lines = []
     for (case, output), row in sorted(last.items()):
-        released = last.get((_released(case), output))
+        released = last.get((released_of(case), output))
         if case.variant == RELEASED or row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
             continue
         lines.append(
@@ -85,10 +85,6 @@ def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     where = ["model", "flow", "fix", "point", "quantizer"]
     numbers = ["absmax", "released range", "repaired range", "released", "repaired"]
     return pd.DataFrame(lines, columns=[*where, *numbers])
-
-
-def _released(case: Case) -> Case:
-    return replace(case, variant=RELEASED)
 
 
 def _order(point: str) -> int:

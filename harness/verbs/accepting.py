@@ -6,7 +6,7 @@ from harness import baseline as baselines
 from harness.accept import Request, check_acceptable, propose, write
 from harness.baseline import Baseline
 from harness.errors import NoBaselineError
-from harness.execute import NOISE_SEEDS, Options, noise_floor
+from harness.execute import NOISE_SEEDS, Options, noise_cases, noise_floor
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_proposal
 from harness.store import Run
@@ -28,7 +28,9 @@ def accept(
     noise = None
     if with_noise:
         with showing_progress() as shown:
-            shown.expect(len(proposal.cases) * NOISE_SEEDS, f"noise floor: {NOISE_SEEDS} jittered runs")
+            shown.expect(
+                len(noise_cases(run, proposal.cases)) * NOISE_SEEDS, f"noise floor: {NOISE_SEEDS} jittered runs"
+            )
             noise = noise_floor(workspace, run, proposal.cases, options, shown.update)
     held = baselines.lock(workspace.platform_baselines)
     try:
