@@ -138,9 +138,10 @@ def gate(as_json: bool, **options: Any) -> None:
 @click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only rows of this flow.")
 @click.option("--row", "rows", multiple=True, metavar="PATTERN", help="Only rows whose key fits, parts joined by '/'.")
 @click.option("--dry-run", is_flag=True, help="Print old -> new and stop.")
-@click.option("--no-noise", is_flag=True, help="Keep stored noise floors instead of measuring them (5 jittered runs).")
+@click.option("--noise-runs", type=click.IntRange(0), default=5, show_default=True,
+              help="Jittered runs that measure noise floors, 2 at least; 0 keeps the stored ones.")  # fmt: skip
 @_measuring
-def accept(run: str | None, because: str, dry_run: bool, no_noise: bool, **options: Any) -> None:
+def accept(run: str | None, because: str, dry_run: bool, noise_runs: int, **options: Any) -> None:
     """Make a stored run the baseline, with a reason.
 
     RUN is a folder in reports/, by default the latest. Prints old -> new first, and measures noise floors.
@@ -150,12 +151,14 @@ def accept(run: str | None, because: str, dry_run: bool, no_noise: bool, **optio
     from harness.verbs import accepting
     from harness.workspace import find_workspace
 
+    if noise_runs == 1:
+        raise click.UsageError("--noise-runs 1: a spread needs two runs at least; 0 keeps the stored noise floors")
     workspace = find_workspace()
     request = Request(because, options["models"], options["flows"], options["rows"])
     accepting.accept(
         *(workspace, find_run(workspace.reports, run), request, _options(options)),
         dry_run=dry_run,
-        with_noise=not (no_noise or dry_run),
+        noise_runs=noise_runs,
     )
 
 

@@ -23,7 +23,6 @@ from harness.workspace import Workspace
 
 ANY_OUTPUT = "*"
 """Output name in the rows of a model whose adapter cannot say what it returns."""
-NOISE_SEEDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +152,9 @@ def noise_floor(
     cases: tuple[Case, ...],
     options: Options,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
-    seeds: int = NOISE_SEEDS,
+    seeds: int = 5,
 ) -> NoiseFloor:
-    """Measure cases again with `seeds` jitters of the inputs. Rows that fail under any of them get no noise.
+    """Measure cases again with `seeds` jitters of the inputs, two at least. Rows that fail under any of them get no noise.
 
     A variant whose fixes changed no bit has the noise of `released`, and is not measured for it.
     """

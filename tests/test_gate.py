@@ -41,7 +41,7 @@ def test_life_cycle_missing_accept_ok_drift_fails_accept_ok(tmp_path):
     assert 'If intended: sqnr accept -m tiny -f x86-static --because "..."' in drifted.stdout
     assert {path: path.read_bytes() for path in baselines} == baselines, "gate never writes a baseline"
 
-    again = sqnr(folder, "accept", "-m", "tiny", "-f", "x86-static", "--because", "gain 1.5", "--no-noise")
+    again = sqnr(folder, "accept", "-m", "tiny", "-f", "x86-static", "--because", "gain 1.5", "--noise-runs", "0")
     assert again.returncode == 0, again.stderr
     assert sqnr(folder, "check").returncode == 0
     assert sqnr(folder, "gate", "-j", "1").returncode == 0
@@ -128,10 +128,10 @@ def test_an_all_zero_model_has_no_signal_and_no_noise(broken):
 
 def test_a_failed_run_is_not_accepted_unless_rows_are_named(broken):
     folder, _ = broken
-    refused = sqnr(folder, "accept", "--because", "x", "--no-noise")
+    refused = sqnr(folder, "accept", "--because", "x", "--noise-runs", "0")
     assert refused.returncode == 2
     assert "this fails whatever the baseline says" in refused.stderr or "failed:load" in refused.stderr
-    named = sqnr(folder, "accept", "-m", "good", "--because", "x", "--no-noise")
+    named = sqnr(folder, "accept", "-m", "good", "--because", "x", "--noise-runs", "0")
     assert named.returncode == 0, named.stderr
     assert sorted(path.name for path in (folder / "baselines").rglob("*.csv")) == [
         "good.outputs.csv",
@@ -220,7 +220,7 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_with_130(tmp_path):
     assert [row.split(",")[0] for row in rows] == ["a_quick"] * 3
     assert _ends(program.pid), "a process of the run is still there"
 
-    refused = sqnr(folder, "accept", "--because", "x", "--no-noise")
+    refused = sqnr(folder, "accept", "--because", "x", "--noise-runs", "0")
     assert (refused.returncode, "is interrupted, not complete" in refused.stderr) == (2, True)
 
 
@@ -263,7 +263,7 @@ def test_workers_and_case_order_do_not_change_a_byte(tmp_path):
 def test_an_unreadable_baseline_is_code_2_with_file_and_line_and_a_verdict(tmp_path):
     folder = make_workspace(tmp_path, tiny=TINY)
     assert sqnr(folder, "run", "-j", "1").returncode == 0
-    assert sqnr(folder, "accept", "--because", "x", "--no-noise").returncode == 0
+    assert sqnr(folder, "accept", "--because", "x", "--noise-runs", "0").returncode == 0
     path = next((folder / "baselines").rglob("*.outputs.csv"))
     path.write_text(path.read_text() + "<<<<<<< HEAD\n")
     found = sqnr(folder, "check")

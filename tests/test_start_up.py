@@ -37,7 +37,7 @@ def test_help_loads_nothing_heavy(tmp_path):
 def accepted(tmp_path_factory):
     folder = make_workspace(tmp_path_factory.mktemp("accepted"), tiny=TINY)
     assert sqnr(folder, "run", "-j", "1").returncode == 0
-    assert sqnr(folder, "accept", "--because", "x", "--no-noise").returncode == 0
+    assert sqnr(folder, "accept", "--because", "x", "--noise-runs", "0").returncode == 0
     return folder
 
 
@@ -48,7 +48,7 @@ def test_verbs_on_stored_rows_do_not_load_torch(accepted, verb):
 
 
 def test_accepting_without_noise_does_not_load_torch(accepted):
-    assert "torch" not in _loaded(accepted, "accept", "--because", "again", "--no-noise", "--dry-run")
+    assert "torch" not in _loaded(accepted, "accept", "--because", "again", "--noise-runs", "0", "--dry-run")
 
 
 PROBE = TINY.replace(

@@ -6,7 +6,7 @@ from harness import baseline as baselines
 from harness.accept import Request, check_acceptable, propose, write
 from harness.baseline import Baseline
 from harness.errors import NoBaselineError
-from harness.execute import NOISE_SEEDS, Options, noise_cases, noise_floor
+from harness.execute import Options, noise_cases, noise_floor
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_proposal
 from harness.store import Run
@@ -14,7 +14,7 @@ from harness.workspace import Workspace
 
 
 def accept(
-    workspace: Workspace, run: Run, request: Request, options: Options, *, dry_run: bool, with_noise: bool
+    workspace: Workspace, run: Run, request: Request, options: Options, *, dry_run: bool, noise_runs: int
 ) -> None:
     """Accept rows of a run. Raises `AcceptRefusedError` or `UsageError` before anything is measured or written."""
     workspace.check_writable()
@@ -26,12 +26,11 @@ def accept(
     if dry_run:
         return
     noise = None
-    if with_noise:
+    if noise_runs:
         with showing_progress() as shown:
-            shown.expect(
-                len(noise_cases(run, proposal.cases)) * NOISE_SEEDS, f"noise floor: {NOISE_SEEDS} jittered runs"
-            )
-            noise = noise_floor(workspace, run, proposal.cases, options, shown.update)
+            count = len(noise_cases(run, proposal.cases)) * noise_runs
+            shown.expect(count, f"noise floor: {noise_runs} jittered runs")
+            noise = noise_floor(workspace, run, proposal.cases, options, shown.update, noise_runs)
     held = baselines.lock(workspace.platform_baselines)
     try:
         proposal = propose(run, request, _present(workspace), noise)
