@@ -154,8 +154,9 @@ def noise_floor(
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     seeds: int = 5,
 ) -> NoiseFloor:
-    """Measure cases again with `seeds` jitters of the inputs, two at least. Rows that fail under any of them get no noise.
+    """Measure cases again with `seeds` jitters of the inputs, two at least.
 
+    Rows that fail under any of them get no noise.
     A variant whose fixes changed no bit has the noise of `released`, and is not measured for it.
     """
     with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder, measuring_processes(options) as workers:
