@@ -183,8 +183,7 @@ def noise_floor(
                 bounds[quantizer.key].append((quantizer.lo, quantizer.hi))
     outputs = {key: statistics.stdev(values) for key, values in levels.items() if len(values) == seeds}
     quantizers = {key: _relative_spread(pairs) for key, pairs in bounds.items() if len(pairs) == seeds}
-    idle = _idle_cases(run)
-    return NoiseFloor(_with_idle(outputs, idle), _with_idle(quantizers, idle))
+    return NoiseFloor(share_noise(run, outputs), share_noise(run, quantizers))
 
 
 def noise_cases(run: Run, cases: Iterable[Case]) -> tuple[Case, ...]:
@@ -197,11 +196,11 @@ def _idle_cases(run: Run) -> frozenset[Case]:
     return frozenset(row.case for row in run.outputs if row.fix_state in (FixState.INERT, FixState.UPSTREAMED))
 
 
-def _with_idle(noise: dict[tuple[str, ...], float], idle: frozenset[Case]) -> dict[tuple[str, ...], float]:
-    """Noise by row key, that of idle cases copied from `released`."""
+def share_noise(run: Run, noise: dict[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
+    """Noise by row key, with that of `released` also for the variants of a run that changed no bit."""
     copied = {
         (*key[:4], case.variant, *key[5:]): value
-        for case in idle
+        for case in _idle_cases(run)
         for key, value in noise.items()
         if Case(*key[:5]) == released_of(case)
     }

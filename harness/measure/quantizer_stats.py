@@ -44,13 +44,19 @@ class QuantizerStats:
         self._used: torch.Tensor | None = None
         self._sums: ChannelSums | None = None
 
+    @property
+    def fixed_qparams(self) -> QParams | None:
+        """Qparams that are the same for every batch, once they are known."""
+        return self._qparams if self._mode is Mode.STATIC else None
+
     def update(
         self, x: torch.Tensor | None, codes: torch.Tensor, restored: torch.Tensor | None, qparams: QParams
     ) -> None:
         """Add one batch: input `x` (float, any shape), its `codes` and its `restored` qdq(x) of the same shape."""
         self.done = self._constant
+        if qparams is not self.fixed_qparams:
+            self._add_bounds(qparams)
         self._qparams = qparams
-        self._add_bounds(qparams)
         self._add_codes(codes, qparams)
         if x is None or x.numel() == 0 or x.shape != codes.shape:
             return

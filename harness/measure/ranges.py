@@ -59,9 +59,8 @@ class RangeReader(Interpreter):
         if stats is not None and is_quantize(n) and not stats.done:
             bound = bind(n, self._value)
             codes = result
-            x = input_of(bound)
-            qparams = read_qparams(bound, codes)
-            stats.update(x, codes, self._dequantized(n, codes, qparams), qparams)
+            qparams = stats.fixed_qparams or read_qparams(bound, codes)
+            stats.update(input_of(bound), codes, self._dequantized(n, codes, qparams), qparams)
         return result
 
     def _value(self, argument: Any) -> Any:
