@@ -24,6 +24,7 @@ class Diagnosis:
     link: str
     package: str
     version: str
+    known: tuple[str, ...]
     measures: str
     state: FixState
     released: float | str | None = None
@@ -71,37 +72,41 @@ def repaired(fixes: tuple[Fix, ...]) -> Iterator[None]:
 
 def diagnose(fix: Fix) -> Diagnosis:
     """Measure a fix's wrong and right value; never raises for what a package or a probe does."""
-    installed = installed_version(fix.package)
-    known = (fix.name, fix.link, fix.package, installed, fix.measures)
-    if not installed:
-        return Diagnosis(*known, FixState.NOT_INSTALLED)
+    if not installed_version(fix.package):
+        return _diagnosis(fix, FixState.NOT_INSTALLED)
     try:
         released = fix.probe()
     except Exception as error:
-        return Diagnosis(*known, FixState.UNKNOWN, note=f"the probe failed: {_line(error)}")
+        return undiagnosed(fix, f"the probe failed: {_line(error)}")
     if released.right:
-        return Diagnosis(*known, FixState.UPSTREAMED, released.value, released.should)
+        return _diagnosis(fix, FixState.UPSTREAMED, released.value, released.should)
     if fix.repair is None:
-        return Diagnosis(*known, FixState.NEEDED, released.value, released.should, note="no repair in process")
+        return _diagnosis(fix, FixState.NEEDED, released.value, released.should, note="no repair in process")
     try:
         repaired = _under(fix.repair, fix)
         trapped = _under(fix.trap, fix).value if fix.trap else None
     except Exception as error:
-        return Diagnosis(*known, FixState.UNKNOWN, released.value, released.should, note=_line(error))
-    return Diagnosis(
-        *known,
-        _state(released, repaired),
-        released.value,
-        repaired.value,
-        trapped,
-        "" if repaired.right else f"the repair does not give {repaired.should}",
-    )
+        return _diagnosis(fix, FixState.UNKNOWN, released.value, released.should, note=_line(error))
+    note = "" if repaired.right else f"the repair does not give {repaired.should}"
+    return _diagnosis(fix, _state(released, repaired), released.value, repaired.value, trapped, note)
 
 
 def undiagnosed(fix: Fix, note: str) -> Diagnosis:
-    """What is known of a fix whose probe took its process with it."""
-    known = (fix.name, fix.link, fix.package, installed_version(fix.package), fix.measures)
-    return Diagnosis(*known, FixState.UNKNOWN, note=note)
+    """What is known of a fix whose probe could not be run, or took its process with it."""
+    return _diagnosis(fix, FixState.UNKNOWN, note=note)
+
+
+def _diagnosis(
+    fix: Fix,
+    state: FixState,
+    released: float | str | None = None,
+    repaired: float | str | None = None,
+    trapped: float | str | None = None,
+    note: str = "",
+) -> Diagnosis:
+    version = installed_version(fix.package)
+    about = (fix.name, fix.link, fix.package, version, fix.known, fix.measures)
+    return Diagnosis(*about, state, released, repaired, trapped, note)
 
 
 def _under(repair: Repair, fix: Fix) -> Reading:

@@ -62,4 +62,5 @@ def print_diagnoses(found: Sequence[Diagnosis]) -> None:
     for one in found:
         trapped = "" if one.trapped is None else f"; half repaired: {probe_value(one.trapped)}"
         note = f"; {one.note}" if one.note else ""
-        out.print(f"{one.name}: {one.link}{trapped}{note}", markup=False, highlight=False, soft_wrap=True)
+        known = f"known in {one.package} {', '.join(one.known)}"
+        out.print(f"{one.name}: {known}; {one.link}{trapped}{note}", markup=False, highlight=False, soft_wrap=True)

@@ -21,6 +21,7 @@ def diagnosis(**changes: Any) -> Diagnosis:
         "link": LINK,
         "package": "upstream",
         "version": "1.2",
+        "known": ("1.1", "1.2"),
         "measures": "range bound",
         "state": FixState.NEEDED,
         "released": 0.5833333,
@@ -45,7 +46,7 @@ def test_a_fix_shows_release_state_and_the_wrong_and_the_right_value(capsys: pyt
     assert line_of(text, "mul-parameter") == [
         "mul-parameter", "upstream 1.2", "needed", "range bound", "0.5833333", "1"
     ]  # fmt: skip
-    assert text.splitlines()[-1] == f"mul-parameter: {LINK}"
+    assert text.splitlines()[-1] == f"mul-parameter: known in upstream 1.1, 1.2; {LINK}"
 
 
 @pytest.mark.parametrize("state", FixState)
@@ -75,10 +76,10 @@ def test_below_the_table_each_fix_has_its_link_the_half_repair_and_what_went_wro
         diagnosis(name="d", trapped=0.0, note="both"),
     )
     assert text.splitlines()[-4:] == [
-        f"a: {LINK}; half repaired: no quantizer",
-        f"b: {LINK}; half repaired: 0.25",
-        f"c: {LINK}; SeamMovedError: no attribute '[x]'",
-        f"d: {LINK}; half repaired: 0; both",
+        f"a: known in upstream 1.1, 1.2; {LINK}; half repaired: no quantizer",
+        f"b: known in upstream 1.1, 1.2; {LINK}; half repaired: 0.25",
+        f"c: known in upstream 1.1, 1.2; {LINK}; SeamMovedError: no attribute '[x]'",
+        f"d: known in upstream 1.1, 1.2; {LINK}; half repaired: 0; both",
     ]
 
 
@@ -97,7 +98,8 @@ def test_as_json_values_are_exact_and_nothing_is_left_out() -> None:
     third = diagnosis(released=1 / 3, trapped="no quantizer", note="n")
     (one,) = json.loads(as_text([third]))
     assert one == {
-        "name": "mul-parameter", "link": LINK, "package": "upstream", "version": "1.2", "measures": "range bound",
+        "name": "mul-parameter", "link": LINK, "package": "upstream", "version": "1.2",
+        "known": ["1.1", "1.2"], "measures": "range bound",
         "state": "needed", "released": 1 / 3, "repaired": 1.0, "trapped": "no quantizer", "note": "n",
     }  # fmt: skip
 
