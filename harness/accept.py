@@ -13,7 +13,7 @@ from harness.baseline import Baseline
 from harness.environment import PINS, platform_name
 from harness.errors import AcceptRefusedError, unknown_name
 from harness.execute import NoiseFloor
-from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row, always_fails
+from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row, always_fails, is_known_failure
 from harness.store import COMPLETE, Run
 from harness.workspace import Workspace
 
@@ -97,18 +97,13 @@ def check_acceptable(run: Run, request: Request, present: Baseline) -> None:
         if request.wants(row)
         and row.status.startswith(FAILED)
         and not request.names(row)
-        and not _known_failure(row, present)
+        and not is_known_failure(present.outputs.get(row.key), row)
     ]
     if broken:
         raise AcceptRefusedError(
             f"{_name(broken[0])} is {broken[0].status}: {broken[0].error} ({len(broken)} such rows); to make a "
             f"known failure the baseline, name it: --row '{'/'.join(broken[0].key)}'"
         )
-
-
-def _known_failure(row: OutputRow, present: Baseline) -> bool:
-    old = present.outputs.get(row.key)
-    return old is not None and old.status == row.status
 
 
 def _check_environment(run: Run) -> None:

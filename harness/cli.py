@@ -194,7 +194,7 @@ def report(run: str | None, output: str | None) -> None:
 def fixes(as_json: bool) -> None:
     """Which installed releases still have which defect.
 
-    Measures each with its probe, as released and repaired. Ends with 4 if the state of a fix is unknown.
+    Measures each with its probe, as released and repaired. Ends with 4 if a fix is unknown or inert.
     """
     from harness.verbs.fixing import as_text, diagnose_all, print_diagnoses
 
@@ -203,8 +203,8 @@ def fixes(as_json: bool) -> None:
         click.echo(as_text(found))
     else:
         print_diagnoses(found)
-    unknown = any(diagnosis.state == "unknown" for diagnosis in found)
-    sys.exit(int(ExitCode.INCOMPLETE if unknown else ExitCode.OK))
+    untold = any(diagnosis.state in ("unknown", "inert") for diagnosis in found)
+    sys.exit(int(ExitCode.INCOMPLETE if untold else ExitCode.OK))
 
 
 @cli.command()

@@ -24,6 +24,7 @@ from harness.records import (
     Row,
     Status,
     always_fails,
+    is_known_failure,
     released_of,
 )
 from harness.settings import Settings, Tolerance
@@ -112,10 +113,9 @@ def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Toler
     if new is None:
         return replace(verdict, outcome=Outcome.MISSING)
     if new.status.startswith(FAILED):
-        known = old is not None and old.status == new.status
         finding = Finding("status", old.status if old else None, new.status)
         failure = replace(verdict, outcome=Outcome.FAILED, findings=(finding,), error=new.error)
-        return verdict if known else failure
+        return verdict if is_known_failure(old, new) else failure
     if always_fails(new):
         finding = Finding("status", old.status if old else None, new.status)
         return replace(verdict, outcome=Outcome.REGRESSED, findings=(finding,), error=new.error, loss_db=math.inf)

@@ -9,16 +9,17 @@ from typing import TypeVar
 
 import torch
 
+from harness.errors import ConfigError
 from harness.fixes import Fix
 from harness.fixes.seams import SeamMovedError
-from harness.fixes.states import ProbeError, released_state, repaired
+from harness.fixes.states import RepairError, RepairLeftError, repaired, state_of
 from harness.flows import Flow
 from harness.graphs import copy_graph
-from harness.measure.cause import output_cause
+from harness.measure.cause import lowered_cause, output_cause
 from harness.measure.ranges import RangeReader
 from harness.measure.structure import count_nodes, graph_digest
 from harness.records import Case, Cause, FixState, OutputRow, Point, QuantizerRow, Stage, failed_rows
-from harness.stages import StageError, Stages, active_at, once
+from harness.stages import ORDER, StageError, Stages, active_at, once
 from harness.subject import Subject
 
 T = TypeVar("T", OutputRow, QuantizerRow)
@@ -29,6 +30,8 @@ _MADE_BY = {
     Point.LOWERED: Stage.LOWER,
 }
 """The stage whose graph a point measures."""
+_UNTOLD = (RepairError, RepairLeftError, SeamMovedError)
+"""Errors after which nobody knows what a variant's repairs would have done."""
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class Pipeline:
         self._float: dict[object, _Measured | StageError] = {}
         self._points: dict[object, _Measured | StageError] = {}
         self._flow = ""
+        self._spoiled = ""
 
     def measure(
         self, case: Case, flow: Flow, fixes: tuple[Fix, ...], only: frozenset[Point] | None = None
@@ -67,16 +71,20 @@ class Pipeline:
         """All rows of a case, or those of some points.
 
         A stage that raises leaves `failed:<stage>` rows for the points it kept from being measured. Fixes that the
-        installed release does not need any more are not applied, and the rows' `fix_state` says so.
+        installed release does not need any more are not applied, and the rows' `fix_state` says so. Raises
+        `ConfigError` for a fix of a stage that the flow does not have, and `RepairLeftError` once a repair could not
+        be undone.
         """
+        if self._spoiled:
+            raise RepairLeftError(f"not measured: {self._spoiled}")
         if flow.name != self._flow:
             self._stages.forget()
             self._points.clear()
             self._flow = flow.name
         result = CaseResult(case)
         self._stages.seconds = result.seconds
-        applied = tuple(fix for fix in fixes if released_state(fix) is not FixState.UPSTREAMED)
-        unknown = False
+        applied = self._applied(case, flow, fixes)
+        errors: list[StageError] = []
         for point in flow.points:
             if only is not None and point not in only:
                 continue
@@ -85,21 +93,38 @@ class Pipeline:
                 result.outputs += [_of(row, case) for row in measured.outputs]
                 result.quantizers += [_of(row, case) for row in measured.quantizers]
             except StageError as error:
-                unknown |= isinstance(error.__cause__, (ProbeError, SeamMovedError))
+                errors.append(error)
                 result.log += f"{case} at {point}\n{''.join(traceback.format_exception(error))}\n"
                 result.outputs += failed_rows(
                     case, (point,), self._subject.outputs, error.stage, str(error), error.cause
                 )
         if fixes and only is None:
-            state = FixState.UNKNOWN if unknown else self._state(case, flow, applied)
-            last = flow.points[-1]
+            state, last = self._state(case, flow, applied, errors), flow.points[-1]
             result.outputs = [replace(row, fix_state=state) if row.point == last else row for row in result.outputs]
+        self._spoiled = next((str(error) for error in errors if error.comes_from(RepairLeftError)), "")
         return result
 
-    def _state(self, case: Case, flow: Flow, applied: tuple[Fix, ...]) -> FixState:
-        """What the applied fixes of a variant did to this case, all together."""
+    def _applied(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+        """The fixes to apply; those that the installed release does not need any more are left out."""
+        last = _MADE_BY[flow.points[-1]]
+        for fix in fixes:
+            if fix not in active_at(last, fixes):
+                raise ConfigError(f"fix {fix.name} starts at stage {fix.stage}, and flow {flow.name} ends at {last}")
+            self._stages.on_stage(case, fix.stage)  # a probe that takes the process with it is then put down to it
+        return tuple(fix for fix in fixes if state_of(fix).state is not FixState.UPSTREAMED)
+
+    def _state(self, case: Case, flow: Flow, applied: tuple[Fix, ...], errors: list[StageError]) -> str:
+        """What the fixes of a variant did to this case, all together; nothing where it did not get as far as them."""
         if not applied:
             return FixState.UPSTREAMED
+        states = {state_of(fix).state for fix in applied}
+        if FixState.NOT_INSTALLED in states:
+            return FixState.NOT_INSTALLED
+        if states != {FixState.NEEDED} or any(error.comes_from(*_UNTOLD) for error in errors):
+            return FixState.UNKNOWN
+        first = min(ORDER.index(fix.stage) for fix in applied)
+        if any(ORDER.index(error.stage) < first for error in errors):
+            return ""
         same = all(self._evidence(p, case, flow, applied) == self._evidence(p, case, flow, ()) for p in flow.points)
         return FixState.INERT if same else FixState.NEEDED
 
@@ -127,14 +152,14 @@ class Pipeline:
             graph = self._stages.export(case, flow)
             with self._stages.during(case, Stage.MEASURE):
                 rows, digest = self._subject.measure(graph, case, Point.FLOAT)
-        return _Measured([replace(row, cause=output_cause(row, (), None)) for row in rows], digests=("", digest))
+        return _Measured([replace(row, cause=output_cause(row, ())) for row in rows], digests=("", digest))
 
     def _measure_prepared(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
         # Observers write their statistics when they run, so they are shown the evaluation set on a copy.
         prepared = copy_graph(self._stages.at(Stage.PREPARE, case, flow, fixes).graph)
         with self._stages.during(case, Stage.MEASURE), repaired(active_at(Stage.PREPARE, fixes)):
             rows, digest = self._subject.measure(prepared, case, Point.PREPARED)
-        rows = [replace(row, cause=output_cause(row, (), None)) for row in rows]
+        rows = [replace(row, cause=output_cause(row, ())) for row in rows]
         return _Measured(rows, digests=(graph_digest(prepared), digest))
 
     def _measure_quantized(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
@@ -145,7 +170,6 @@ class Pipeline:
             reader = RangeReader(made.graph, made.facts)
             rows, digest = self._subject.measure(reader.run, case, point)
             quantizers = reader.rows(case, point)
-        before = self._converted_rows(point, case, flow, fixes)
         counts = asdict(count_nodes(made.graph))
         behind = dict(zip(self._subject.outputs, reader.behind_outputs(), strict=False))
         explained = []
@@ -155,13 +179,15 @@ class Pipeline:
                 for quantizer in quantizers
                 if quantizer.cause == Cause.UNQUANTIZED or quantizer.quantizer in behind.get(row.output, ())
             ]
-            explained.append(replace(row, **counts, cause=output_cause(row, own, before.get(row.output))))
+            explained.append(replace(row, **counts, cause=self._cause(row, own, case, flow, fixes)))
         return _Measured(explained, quantizers, (graph_digest(made.graph), digest))
 
-    def _converted_rows(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> dict[str, OutputRow]:
-        if point is not Point.LOWERED:
-            return {}
-        return {row.output: row for row in self._at(Point.CONVERTED, case, flow, fixes).outputs}
+    def _cause(self, row: OutputRow, own: list[QuantizerRow], case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> str:
+        if row.point != Point.LOWERED:
+            return output_cause(row, own)
+        before = self._at(Point.CONVERTED, case, flow, fixes)
+        converted = {output.output: output for output in before.outputs}
+        return lowered_cause(row, own, converted.get(row.output), before.quantizers)
 
 
 def _of(row: T, case: Case) -> T:

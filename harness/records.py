@@ -261,6 +261,15 @@ def failed_rows(
 Row = OutputRow | QuantizerRow
 
 
+def is_known_failure(old: OutputRow | None, new: OutputRow) -> bool:
+    """Whether a failed row fails as its accepted row does: in the same stage, and with its fixes in the same state.
+
+    A fix of unknown state, or whose package is missing, is no known failure whatever was accepted.
+    """
+    untold = new.fix_state in (FixState.UNKNOWN, FixState.NOT_INSTALLED)
+    return old is not None and (old.status, old.fix_state) == (new.status, new.fix_state) and not untold
+
+
 def always_fails(row: Row) -> bool:
     """Whether a row fails whatever the baseline says.
 

@@ -87,20 +87,34 @@ class Workers:
         return sizes | {name: None if future.exception() else future.result() for name, future in asked.items()}
 
     def diagnose(self, fixes: Iterable[Fix]) -> list[Diagnosis]:
-        """The state of each fix, measured in one process for each package, as two may not bear each other."""
+        """The state of each fix, measured in one process for each package, as two may not bear each other.
+
+        Where a process does not live to tell, each of its fixes is measured again in a process of its own.
+        """
         groups: dict[str, list[Fix]] = defaultdict(list)
         for fix in fixes:
             groups[fix.package].append(fix)
-        jobs = [
-            (group, self._pool.schedule(diagnose_fixes, args=([fix.name for fix in group],), timeout=self._timeout))
-            for group in groups.values()
-        ]
-        wait([future for _, future in jobs])
-        found: list[Diagnosis] = []
-        for group, future in jobs:
-            died = _ending(future, self._timeout)
-            found += [undiagnosed(fix, died) for fix in group] if died else future.result()
+        found, untold = self._diagnose(list(groups.values()))
+        alone, lost = self._diagnose([[fix] for fix in untold])
+        found += [*alone, *(undiagnosed(fix, ending) for fix, ending in lost.items())]
         return sorted(found, key=lambda diagnosis: diagnosis.name)
+
+    def _diagnose(self, groups: list[list[Fix]]) -> tuple[list[Diagnosis], dict[Fix, str]]:
+        """What was measured, and of each other fix how its process ended."""
+        futures = [
+            self._pool.schedule(diagnose_fixes, args=([fix.name for fix in group],), timeout=self._timeout)
+            for group in groups
+        ]
+        wait(futures)
+        found: list[Diagnosis] = []
+        lost: dict[Fix, str] = {}
+        for group, future in zip(groups, futures, strict=True):
+            ending = _ending(future, self._timeout)
+            if ending:
+                lost |= dict.fromkeys(group, ending)
+            else:
+                found += future.result()
+        return found, lost
 
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
         """Measure all jobs, each within the time limit, and read their part files as they grow.

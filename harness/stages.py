@@ -34,6 +34,13 @@ class StageError(Exception):
         self.stage = stage
         self.cause = cause
 
+    def comes_from(self, *kinds: type[Exception]) -> bool:
+        """Whether an error of these kinds is behind it, however often it was wrapped."""
+        error: BaseException | None = self
+        while error is not None and not isinstance(error, kinds):
+            error = error.__cause__
+        return error is not None
+
 
 @dataclass(slots=True)
 class Artefact:
@@ -62,7 +69,7 @@ class Stages:
 
     def __init__(self, subject: Subject, on_stage: Callable[[Case, Stage], None]) -> None:
         self._subject = subject
-        self._on_stage = on_stage
+        self.on_stage = on_stage
         self._weights = subject.weights_digest()
         self._exported: dict[object, GraphModule | StageError] = {}
         self._made: dict[object, Artefact | StageError] = {}
@@ -141,7 +148,7 @@ class Stages:
     @contextmanager
     def during(self, case: Case, stage: Stage) -> Iterator[None]:
         """Report a stage, time it, and turn what it raises into a `StageError`."""
-        self._on_stage(case, stage)
+        self.on_stage(case, stage)
         torch.manual_seed(0)  # upstream code that draws random numbers draws the same ones in whatever order
         start = time.perf_counter()
         try:
@@ -149,9 +156,18 @@ class Stages:
         except StageError:
             raise
         except Exception as error:
-            raise StageError(stage, f"{type(error).__name__}: {error}") from error
+            raise StageError(stage, describe(error)) from error
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def describe(error: Exception) -> str:
+    """Type and first line of an error, and of the one that it all came from where upstream wrapped that."""
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    lines = [f"{type(one).__name__}: {(str(one).strip().splitlines() or [''])[0]}" for one in (error, root)]
+    return " <- ".join(dict.fromkeys(lines))
 
 
 def active_at(stage: Stage, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:

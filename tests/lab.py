@@ -88,13 +88,19 @@ def nothing() -> Iterator[None]:
     yield
 
 
-def wrong() -> Reading:
-    """What the probe of a defect that is there measures."""
-    return Reading(1.0, 2.0, right=False)
+def fix(name: str, stage: Stage, repair: Repair = nothing, probe: Callable[[], Reading] | None = None) -> Fix:
+    """A fix of every flow, for a package that is always installed; its probe is right while the repair is entered."""
+    entered: list[str] = []
 
+    @contextmanager
+    def watched() -> Iterator[None]:
+        with repair():
+            entered.append(name)
+            try:
+                yield
+            finally:
+                entered.pop()
 
-def fix(name: str, stage: Stage, repair: Repair = nothing, probe: Callable[[], Reading] = wrong) -> Fix:
-    """A fix of every flow, for a package that is always installed."""
     return Fix(
         name=name,
         link="https://example.invalid/1",
@@ -103,8 +109,8 @@ def fix(name: str, stage: Stage, repair: Repair = nothing, probe: Callable[[], R
         flows=("*",),
         stage=stage,
         measures="a number",
-        probe=probe,
-        repair=repair,
+        probe=probe or (lambda: Reading(1.0 + len(entered), 2.0, right=bool(entered))),
+        repair=watched,
     )
 
 

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
 
+from harness.errors import ConfigError
 from harness.fixes import Fix, Reading, variants
 from harness.fixes.seams import SeamMovedError, replaced
-from harness.fixes.states import diagnose
+from harness.fixes.states import RepairLeftError, diagnose
 from harness.records import FixState, Stage
-from tests.lab import fix, lab, nothing
+from tests.lab import changed, fix, lab, nothing
 
 
 def _upstream() -> ModuleType:
@@ -32,7 +35,8 @@ def _absmax_fix(module: ModuleType, **changes: object) -> Fix:
     def repair():
         return replaced(module, "absmax", lambda values: max(map(abs, values)), parameters=("values",))
 
-    return replace(fix("absmax", Stage.CONVERT, repair, probe), **changes)
+    made = fix("absmax", Stage.CONVERT)
+    return replace(made, **{"repair": repair, "probe": probe, **changes})
 
 
 def test_needed_shows_the_wrong_and_the_right_value():
@@ -69,7 +73,7 @@ def test_a_seam_that_moved_is_unknown(moved, note):
     module = _upstream()
     moved(module)
     found = diagnose(_absmax_fix(module))
-    assert found.state is FixState.UNKNOWN
+    assert (found.state, found.repaired) == (FixState.UNKNOWN, None)
     assert note in found.note
 
 
@@ -79,6 +83,55 @@ def test_a_missing_package_is_not_installed_and_nothing_is_probed():
 
     found = diagnose(replace(fix("a", Stage.CONVERT, probe=probe), package="no-such-package"))
     assert (found.state, found.version) == (FixState.NOT_INSTALLED, "")
+
+
+def _returns(value: object):
+    return lambda: value
+
+
+def _exits() -> Reading:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("probe", "note"),
+    [
+        (_returns(None), "TypeError: the probe gave a NoneType, not a Reading"),
+        (_exits, "SystemExit: 3"),
+        (lambda: Reading(torch.ones(2), 1.0, right=True), "the probe failed: "),
+    ],
+)
+def test_a_probe_that_gives_no_reading_is_unknown(probe, note):
+    found = diagnose(replace(fix("a", Stage.CONVERT), probe=probe))
+    assert found.state is FixState.UNKNOWN
+    assert note in found.note
+
+
+def test_a_reading_of_tensors_and_numpy_scalars_is_one_of_numbers():
+    reading = Reading(torch.tensor(0.5), np.float32(0.25), right=torch.tensor(True))
+    assert (reading.value, reading.should, reading.right) == (0.5, 0.25, True)
+    assert {type(reading.value), type(reading.should), type(reading.right)} == {float, bool}
+
+
+def test_a_probe_that_changes_torchs_settings_changes_nothing_for_the_next():
+    def probe() -> Reading:
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(2)
+        torch.set_grad_enabled(False)
+        torch.manual_seed(1)
+        return Reading(1.0, 1.0, right=True)
+
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    assert diagnose(replace(fix("a", Stage.CONVERT), probe=probe)).state is FixState.UPSTREAMED
+    assert (torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()) == (torch.float32, 1, True)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_missing_package_that_the_probe_needs_is_named():
+    found = diagnose(replace(fix("a", Stage.CONVERT), needs=("no-such-package",)))
+    assert (found.state, found.note) == (FixState.NOT_INSTALLED, "needs no-such-package")
 
 
 def test_a_half_repair_is_measured_beside_the_repair():
@@ -142,6 +195,20 @@ def _states(result) -> set[str]:
     return {row.fix_state for row in result.outputs if row.point == "converted"}
 
 
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"flows": "x86-*"}, "flows must be a tuple of strings, not 'x86-"),
+        ({"known": ["1.0"]}, "known must be a tuple of strings"),
+        ({"stage": Stage.EXPORT}, "stage must be one of prepare, calibrate, convert, edge, lower, not export"),
+        ({"stage": Stage.MEASURE}, "stage must be one of"),
+    ],
+)
+def test_a_fix_that_could_never_be_applied_as_written_is_refused(changes, error):
+    with pytest.raises(ValueError, match=error):
+        replace(fix("a", Stage.CONVERT), **changes)
+
+
 @contextmanager
 def _doubled() -> Iterator[None]:
     """Doubles every range that a histogram observer finds."""
@@ -202,20 +269,73 @@ def _moved() -> Iterator[None]:
     yield
 
 
+@contextmanager
+def _moves_later() -> Iterator[None]:
+    """Entered for the probe, and no more when the model comes."""
+    _moves_later.entered = getattr(_moves_later, "entered", 0) + 1
+    if _moves_later.entered > 1:
+        raise AttributeError("gone")
+    yield
+
+
 @pytest.mark.parametrize(
     ("broken", "error"),
     [
-        (fix("probeless", Stage.CONVERT, nothing, _failing_probe), "state of fix probeless unknown"),
-        (fix("moved", Stage.CONVERT, _moved), "SeamMovedError: upstream has no function"),
+        (fix("probeless", Stage.CONVERT, nothing, _failing_probe), "fix probeless is unknown: the probe failed"),
+        (fix("moved", Stage.CONVERT, _moved), "fix moved is unknown: SeamMovedError: upstream has no function"),
+        (fix("lost", Stage.CONVERT, _moves_later), "fix lost cannot be applied: AttributeError: gone"),
+        (
+            fix("other", Stage.CONVERT, _doubled, lambda: Reading(1.0, 2.0, right=False)),
+            "fix other is inert: the repair does not give 2.0",
+        ),
     ],
+    ids=lambda value: value.name if isinstance(value, Fix) else None,
 )
 def test_a_fix_that_cannot_be_told_or_applied_fails_from_its_stage_on(broken, error):
+    """Also one whose repair would change the model, but not what its probe measures: nobody knows what that shows."""
     result = lab().measure("x86-static", (broken,))
     by_point = {row.point: row for row in result.outputs}
     assert by_point["prepared"].status == "measured"
     assert by_point["converted"].status == "failed:convert"
     assert error in by_point["converted"].error
     assert _states(result) == {"unknown"}
+
+
+def test_where_upstream_fails_before_the_repair_nothing_is_said_of_the_fix():
+    def explode(_graph: object) -> None:
+        raise ValueError("no")
+
+    result = lab().measure(changed("x86-static", prepare=explode), (fix("late", Stage.CONVERT),))
+    assert _states(result) == {""}
+
+
+def test_a_fix_whose_package_is_missing_says_so_in_its_rows():
+    absent = replace(fix("absent", Stage.CONVERT), package="no-such-package")
+    assert _states(lab().measure("x86-static", (absent,))) == {"not installed"}
+
+
+def test_a_fix_of_a_stage_that_the_flow_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match="fix low starts at stage lower, and flow x86-static ends at convert"):
+        lab().measure("x86-static", (fix("low", Stage.LOWER),))
+
+
+def test_after_a_repair_that_could_not_be_undone_nothing_more_is_measured_as_released():
+    uses = []
+
+    @contextmanager
+    def sticky() -> Iterator[None]:
+        uses.append(1)
+        yield
+        if len(uses) > 1:
+            raise OSError("cannot put it back")
+
+    bench = lab()
+    result = bench.measure("x86-static", (fix("sticky", Stage.CONVERT, sticky),))
+    row = next(row for row in result.outputs if row.point == "converted")
+    assert (row.status, row.fix_state) == ("failed:convert", "unknown")
+    assert "fix sticky could not be undone: OSError: cannot put it back" in row.error
+    with pytest.raises(RepairLeftError, match=r"not measured: .*sticky could not be undone"):
+        bench.measure("x86-dynamic")
 
 
 def test_the_order_in_which_fixes_are_given_does_not_matter_to_their_variant():

@@ -73,7 +73,7 @@ def test_a_fix_of_convert_shares_the_released_calibration():
     bench.measure("x86-static")
     bench.measure("x86-static", (fix("late", Stage.CONVERT),))
     stages = [stage for _, stage in bench.stages]
-    assert (stages.count(Stage.CALIBRATE), stages.count(Stage.CONVERT)) == (1, 2)
+    assert (stages.count(Stage.CALIBRATE), stages.count(Stage.CONVERT)) == (1, 2 + 1)  # once while the fix is probed
 
 
 def test_a_fix_of_prepare_calibrates_for_itself():

@@ -33,6 +33,8 @@ BUILTIN = {
     "vulkan-qcs4w-offset": "harness.fixes.vulkan_qcs4w_offset",
     "xnnpack-integer-scalars": "harness.fixes.xnnpack_integer_scalars",
 }
+REPAIRABLE = (Stage.PREPARE, Stage.CALIBRATE, Stage.CONVERT, Stage.EDGE, Stage.LOWER)
+"""Stages that a repair may start at: the exported graph is shared by flows, and measuring is no upstream's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,18 @@ class Reading:
     """What a probe measured on the installed package: `value` in the unit that `Fix.measures` names.
 
     A string stands for what is no number, such as the error that was raised. `should` is the right value, known from
-    arithmetic or from torch alone; `right` says whether `value` is as good.
+    arithmetic or from torch alone; `right` says whether `value` is as good. Tensors of one element count as numbers.
     """
 
     value: float | str
     should: float | str
     right: bool
+
+    def __post_init__(self) -> None:
+        for name in ("value", "should"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, given if isinstance(given, str) else float(given))
+        object.__setattr__(self, "right", bool(self.right))
 
 
 Repair = Callable[[], AbstractContextManager[None]]
@@ -74,10 +82,17 @@ class Fix:
     probe: Callable[[], Reading]
     repair: Repair | None = None
     trap: Repair | None = None
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.name):
             raise ValueError(f"fix name {self.name!r}: lower-case letters, digits, dots and dashes only")
+        for field in ("flows", "known", "needs"):
+            value = getattr(self, field)
+            if not (isinstance(value, tuple) and all(isinstance(item, str) for item in value)):
+                raise ValueError(f"fix {self.name}: {field} must be a tuple of strings, not {value!r}")
+        if self.stage not in REPAIRABLE:
+            raise ValueError(f"fix {self.name}: stage must be one of {', '.join(REPAIRABLE)}, not {self.stage}")
 
     def applies_to(self, flow: str) -> bool:
         """Whether a flow's variants include this fix."""

@@ -144,4 +144,5 @@ FIX = Fix(
     measures="SQNR of a transposed convolution's worst weight channel, dB",
     probe=probe,
     repair=repair,
+    needs=("executorch",),
 )

@@ -29,12 +29,16 @@ def replaced(owner: Any, name: str, new: Any, parameters: tuple[str, ...] | None
 
 def seam(owner: Any, name: str, parameters: tuple[str, ...] | None = None) -> Any:
     """`owner`'s own attribute `name` as it is stored (so that a static method stays one); raises `SeamMovedError`."""
-    where = f"{getattr(owner, '__module__', '')}.{owner.__name__}".strip(".")
-    if name not in vars(owner):
+    title = getattr(owner, "__name__", type(owner).__name__)
+    where = f"{getattr(owner, '__module__', '')}.{title}".strip(".")
+    if name not in getattr(owner, "__dict__", {}):
         raise SeamMovedError(f"{where} has no {name}")
     found = vars(owner)[name]
     if parameters is not None:
-        actual = tuple(inspect.signature(getattr(owner, name)).parameters)
+        try:
+            actual = tuple(inspect.signature(getattr(owner, name)).parameters)
+        except (TypeError, ValueError) as error:
+            raise SeamMovedError(f"{where}.{name}: {error}") from None
         if actual != parameters:
             raise SeamMovedError(f"{where}.{name} takes ({', '.join(actual)}), not ({', '.join(parameters)})")
     return found

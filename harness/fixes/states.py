@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
+from types import TracebackType
 
 from harness.environment import installed_version
 from harness.fixes import Fix, Reading, Repair
@@ -33,62 +34,47 @@ class Diagnosis:
     note: str = ""
 
 
-class ProbeError(Exception):
-    """A probe could not be run, so nobody knows what its repair would do."""
+class RepairError(Exception):
+    """A repair whose fix is in no state to be applied, or that could not be entered: its variant is not measured."""
+
+
+class RepairLeftError(Exception):
+    """A repair could not be undone: nothing that this process measures from now on is as released."""
 
 
 @cache
-def released_state(fix: Fix) -> FixState:
-    """`NEEDED` or `UPSTREAMED`, by the probe on the installed release; `UNKNOWN` where it cannot be run."""
-    reading = _released(fix)
-    if isinstance(reading, str):
-        return FixState.UNKNOWN
-    return FixState.UPSTREAMED if reading.right else FixState.NEEDED
-
-
-@cache
-def _released(fix: Fix) -> Reading | str:
+def state_of(fix: Fix) -> Diagnosis:
+    """A fix's state on this machine, measured once in a process; never raises for what a package or a probe does."""
+    missing = [package for package in (fix.package, *fix.needs) if not installed_version(package)]
+    if missing:
+        return _diagnosis(fix, FixState.NOT_INSTALLED, note="" if missing == [fix.package] else f"needs {missing[-1]}")
     try:
-        return fix.probe()
-    except Exception as error:
-        return _line(error)
-
-
-@contextmanager
-def repaired(fixes: tuple[Fix, ...]) -> Iterator[None]:
-    """Enter repairs in this order, and undo them on exit.
-
-    Raises `ProbeError` for a fix of unknown state and `SeamMovedError` where there is nothing to repair: a variant is
-    never measured as `released` by mistake.
-    """
-    with ExitStack() as stack:
-        for fix in fixes:
-            if released_state(fix) is FixState.UNKNOWN:
-                raise ProbeError(f"state of fix {fix.name} unknown: its probe failed: {_released(fix)}")
-            if fix.repair is not None:
-                stack.enter_context(fix.repair())
-        yield
-
-
-def diagnose(fix: Fix) -> Diagnosis:
-    """Measure a fix's wrong and right value; never raises for what a package or a probe does."""
-    if not installed_version(fix.package):
-        return _diagnosis(fix, FixState.NOT_INSTALLED)
-    try:
-        released = fix.probe()
-    except Exception as error:
+        released = _read(fix)
+    except (Exception, SystemExit) as error:
         return undiagnosed(fix, f"the probe failed: {_line(error)}")
     if released.right:
         return _diagnosis(fix, FixState.UPSTREAMED, released.value, released.should)
     if fix.repair is None:
-        return _diagnosis(fix, FixState.NEEDED, released.value, released.should, note="no repair in process")
+        return _diagnosis(fix, FixState.NEEDED, released.value, released.should, "no repair in process")
     try:
         repaired = _under(fix.repair, fix)
-        trapped = _under(fix.trap, fix).value if fix.trap else None
-    except Exception as error:
-        return _diagnosis(fix, FixState.UNKNOWN, released.value, released.should, note=_line(error))
-    note = "" if repaired.right else f"the repair does not give {repaired.should}"
-    return _diagnosis(fix, _state(released, repaired), released.value, repaired.value, trapped, note)
+    except (Exception, SystemExit) as error:
+        return _diagnosis(fix, FixState.UNKNOWN, released.value, note=_line(error))
+    if repaired.right:
+        return _diagnosis(fix, FixState.NEEDED, released.value, repaired.value)
+    state = FixState.INERT if repaired.value == released.value else FixState.UNKNOWN
+    return _diagnosis(fix, state, released.value, repaired.value, f"the repair does not give {repaired.should}")
+
+
+def diagnose(fix: Fix) -> Diagnosis:
+    """As `state_of`, with what the half-repair gives."""
+    found = state_of(fix)
+    if fix.trap is None or found.state is not FixState.NEEDED:
+        return found
+    try:
+        return replace(found, trapped=_under(fix.trap, fix).value)
+    except (Exception, SystemExit) as error:
+        return replace(found, trapped=_line(error))
 
 
 def undiagnosed(fix: Fix, note: str) -> Diagnosis:
@@ -97,28 +83,73 @@ def undiagnosed(fix: Fix, note: str) -> Diagnosis:
 
 
 def _diagnosis(
-    fix: Fix,
-    state: FixState,
-    released: float | str | None = None,
-    repaired: float | str | None = None,
-    trapped: float | str | None = None,
-    note: str = "",
+    fix: Fix, state: FixState, released: float | str | None = None, repaired: float | str | None = None, note: str = ""
 ) -> Diagnosis:
-    version = installed_version(fix.package)
-    about = (fix.name, fix.link, fix.package, version, fix.known, fix.measures)
-    return Diagnosis(*about, state, released, repaired, trapped, note)
+    about = (fix.name, fix.link, fix.package, installed_version(fix.package), fix.known, fix.measures)
+    return Diagnosis(*about, state, released, repaired, note=note)
+
+
+def _read(fix: Fix) -> Reading:
+    """What the probe measures; torch's global settings and random numbers are afterwards as they were."""
+    import torch
+
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    try:
+        with torch.random.fork_rng([]), torch.set_grad_enabled(torch.is_grad_enabled()):
+            reading = fix.probe()
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_num_threads(threads)
+    if not isinstance(reading, Reading):
+        raise TypeError(f"the probe gave a {type(reading).__name__}, not a Reading")
+    return reading
 
 
 def _under(repair: Repair, fix: Fix) -> Reading:
     with repair():
-        return fix.probe()
+        return _read(fix)
 
 
-def _state(released: Reading, repaired: Reading) -> FixState:
-    if repaired.right:
-        return FixState.NEEDED
-    return FixState.INERT if repaired.value == released.value else FixState.UNKNOWN
+@contextmanager
+def repaired(fixes: tuple[Fix, ...]) -> Iterator[None]:
+    """Enter repairs in this order, and undo them on exit.
+
+    Raises `RepairError` for a fix whose state is not known to be `needed`, or that cannot be entered: a variant is
+    never measured as `released` by mistake. Raises `RepairLeftError` for one that cannot be undone.
+    """
+    with ExitStack() as stack:
+        for fix in fixes:
+            found = state_of(fix)
+            if found.state is not FixState.NEEDED:
+                raise RepairError(f"fix {fix.name} is {found.state}: {found.note}")
+            if fix.repair is not None:
+                stack.enter_context(_Entered(fix, fix.repair))
+        yield
 
 
-def _line(error: Exception) -> str:
+class _Entered(AbstractContextManager[None]):
+    """A repair that says whose it is when it fails, and that can swallow nothing."""
+
+    def __init__(self, fix: Fix, repair: Repair) -> None:
+        self._fix = fix
+        self._repair = repair
+
+    def __enter__(self) -> None:
+        try:
+            self._context = self._repair()
+            self._context.__enter__()
+        except Exception as error:
+            raise RepairError(f"fix {self._fix.name} cannot be applied: {_line(error)}") from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._context.__exit__(kind, error, trace)
+        except BaseException as left:
+            if left is not error:
+                raise RepairLeftError(f"fix {self._fix.name} could not be undone: {_line(left)}") from left
+
+
+def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

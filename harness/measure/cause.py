@@ -50,6 +50,7 @@ def _loss_db(row: QuantizerRow, mean_square: float | None) -> float | None:
     if any(value is None for value in numbers):
         return None
     low, high, quant_min, quant_max, sqnr_db, power = (float(value or 0.0) for value in numbers)
+    low, high = min(low, 0.0), max(high, 0.0)  # as observers do: 0 must have a code
     if not (high > low and quant_max > quant_min and power > 0 and sqnr_db < HARMLESS_DB):
         return None
     step = (high - low) / (quant_max - quant_min)
@@ -66,21 +67,31 @@ def _explain(row: QuantizerRow, mean_square: float) -> Cause:
         return Cause.STEP_SIZE
     if not row.clip_fraction:
         return Cause.NUMERICS
-    observed = (row.observed_hi or 0.0) - (row.observed_lo or 0.0)
+    observed = max(row.observed_hi or 0.0, 0.0) - min(row.observed_lo or 0.0, 0.0)
     return Cause.ZERO_POINT if row.hi - row.lo >= observed else Cause.CLIPPING
 
 
-def output_cause(row: OutputRow, quantizers: Iterable[QuantizerRow], converted: OutputRow | None) -> str:
-    """Why an output is damaged, or nothing, by the quantizers behind it; `converted` is it before lowering."""
+def output_cause(row: OutputRow, quantizers: Iterable[QuantizerRow]) -> str:
+    """Why an output of a float, prepared or converted graph is damaged, or nothing, by the quantizers behind it."""
     if row.status in (Status.NONFINITE_ACTUAL, Status.NONFINITE_REFERENCE):
         return Cause.NONFINITE
     if row.point in (Point.FLOAT, Point.PREPARED):
         whole = row.sqnr_db is None or row.sqnr_db >= CONTROL_DB
         return "" if whole else Cause.FOLDING if row.point == Point.PREPARED else Cause.NUMERICS
-    worst = _worst(quantizers)
+    return _worst(quantizers)
+
+
+def lowered_cause(
+    row: OutputRow, quantizers: Iterable[QuantizerRow], converted: OutputRow | None, before: Iterable[QuantizerRow]
+) -> str:
+    """The same of a lowered graph. What lowering lost is not put down to a quantizer that was as bad `before` it."""
+    quantizers = list(quantizers)
     if converted is None or converted.sqnr_db is None or row.sqnr_db is None:
-        return worst
-    return worst or (Cause.NUMERICS if converted.sqnr_db - row.sqnr_db > LOWERING_LOSS_DB else "")
+        return output_cause(row, quantizers)
+    if converted.sqnr_db - row.sqnr_db <= LOWERING_LOSS_DB:
+        return output_cause(row, quantizers)
+    old = {(quantizer.quantizer, quantizer.cause) for quantizer in before}
+    return _worst(one for one in quantizers if (one.quantizer, one.cause) not in old) or Cause.NUMERICS
 
 
 def _worst(quantizers: Iterable[QuantizerRow]) -> str:

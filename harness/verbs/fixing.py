@@ -17,6 +17,8 @@ from harness.records import FixState
 from harness.report.phrases import probe_value
 from harness.report.terminal import console
 
+_MOST_SECONDS = 120.0
+"""For all probes of one package; they take some ten seconds."""
 _COLOURS = {
     FixState.NEEDED: "yellow",
     FixState.UPSTREAMED: "green",
@@ -28,7 +30,7 @@ _COLOURS = {
 
 def diagnose_all() -> list[Diagnosis]:
     """Measure all fixes, a process for each package; by name."""
-    with measuring_processes(Options()) as workers:
+    with measuring_processes(Options(timeout=_MOST_SECONDS)) as workers:
         return workers.diagnose(fixes.installed())
 
 

@@ -108,7 +108,7 @@ def test_the_wrong_axis_hides_in_the_output_and_shows_in_the_quantizers_row():
 # The seams.
 
 
-@pytest.mark.parametrize("fix", [MUL, AXIS], ids=str)
+@pytest.mark.parametrize("fix", [MUL, AXIS], ids=lambda fix: fix.name)
 def test_a_repair_is_undone_after_an_exception(fix):
     before = _stored()
     with pytest.raises(ZeroDivisionError), fix.repair():

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from harness.measure.cause import output_cause, quantizer_cause
+from harness.measure.cause import lowered_cause, output_cause, quantizer_cause
 from harness.measure.qdq import QParams
 from harness.measure.quantizer_stats import QuantizerStats
 from harness.records import Case, Granularity, Mode, Role
@@ -70,8 +70,11 @@ def test_a_scale_that_is_not_finite_is_nonfinite():
     assert quantizer_cause(quantizer_row(status="nonfinite"), None, None) == "nonfinite"
 
 
-def test_a_constant_input_has_no_range_to_fit_and_no_cause():
+def test_a_range_is_fitted_from_zero_so_values_far_from_it_are_no_defect_and_clipped_constants_are():
+    """Values in [1, 1.1] with the range [0, 1.1] that observers choose; a constant of 10 clipped at 1."""
+    assert cause(1 + 0.1 * UNIFORM.abs(), 1.1 / 255, zero_point=-128) == ""
     assert cause(torch.full((16,), 0.3), 2 / 255) == ""
+    assert cause(torch.full((16,), 10.0), 2 / 255) == "clipping"
     assert cause(torch.zeros(16), 2 / 255) == ""
 
 
@@ -87,20 +90,30 @@ def test_a_constant_input_has_no_range_to_fit_and_no_cause():
     ],
 )
 def test_an_output_without_hurt_quantizers(row, found):
-    assert output_cause(row, (), None) == found
+    assert output_cause(row, ()) == found
 
 
 @pytest.mark.parametrize(("loss", "found"), [(2.9, ""), (3.1, "numerics")])
 def test_a_loss_in_lowering_without_a_hurt_quantizer_is_numerics(loss, found):
-    assert output_cause(output_row(point="lowered", sqnr_db=30.0 - loss), (), output_row(sqnr_db=30.0)) == found
+    lowered = output_row(point="lowered", sqnr_db=30.0 - loss)
+    assert lowered_cause(lowered, (), output_row(sqnr_db=30.0), ()) == found
+
+
+def test_what_lowering_lost_is_not_put_down_to_a_quantizer_that_was_as_bad_before():
+    old = quantizer_row(quantizer="a", cause="clipping", sqnr_db=5.0)
+    hoisted = quantizer_row(quantizer="b", point="lowered", cause="step_size", sqnr_db=15.0)
+    lowered, converted = output_row(point="lowered", sqnr_db=10.0), output_row(sqnr_db=30.0)
+    assert lowered_cause(lowered, (old,), converted, (old,)) == "numerics"
+    assert lowered_cause(lowered, (old, hoisted), converted, (old,)) == "step_size"
+    assert lowered_cause(output_row(point="lowered", sqnr_db=29.0), (old,), converted, (old,)) == "clipping"
 
 
 def test_the_worst_quantizer_explains_an_output_and_a_bare_edge_only_when_nothing_else_does():
     clipped = quantizer_row(quantizer="a", cause="clipping", sqnr_db=5.0)
     coarse = quantizer_row(quantizer="b", cause="step_size", sqnr_db=20.0)
     bare = quantizer_row(quantizer="c", status="unquantized", cause="unquantized", sqnr_db=None)
-    assert output_cause(output_row(), (coarse, clipped, bare, quantizer_row()), None) == "clipping"
-    assert output_cause(output_row(), (bare,), None) == "unquantized"
+    assert output_cause(output_row(), (coarse, clipped, bare, quantizer_row())) == "clipping"
+    assert output_cause(output_row(), (bare,)) == "unquantized"
 
 
 def test_the_rounding_noise_that_the_rules_start_from():
