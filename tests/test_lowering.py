@@ -39,7 +39,7 @@ def test_variants_of_a_lowering_share_everything_before_it():
     stages = [stage for _, stage in bench.stages]
     once = (Stage.EXPORT, Stage.PREPARE, Stage.CALIBRATE, Stage.CONVERT, Stage.EDGE)
     assert [stages.count(stage) for stage in once] == [1] * len(once)
-    # Two lowered graphs, and the stage named once more while the fix is probed; float, prepared, converted, two lowered.
+    # Two lowered graphs, and the stage named once more while the fix is probed; five points.
     assert (stages.count(Stage.LOWER), stages.count(Stage.MEASURE)) == (2 + 1, 5)
 
 

@@ -45,18 +45,17 @@ def _plain(value: object) -> object:
 
 
 def print_diagnoses(found: Sequence[Diagnosis]) -> None:
-    """A table of fixes: what is measured, as released and repaired."""
+    """A table of fixes, as released and repaired; below it what is measured, where it is known and reported."""
     out = console()
     table = Table(title="Known defects of the installed releases, measured", title_justify="left")
     table.add_column("fix", no_wrap=True)
-    for heading in ("installed", "state", "measures", "released", "repaired"):
+    for heading in ("installed", "state", "released", "repaired"):
         table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(
             one.name,
             escape(f"{one.package} {one.version}".strip()),
             f"[{_COLOURS[one.state]}]{one.state}[/]",
-            escape(one.measures),
             escape(probe_value(one.released)),
             escape(probe_value(one.repaired)),
         )
@@ -65,4 +64,9 @@ def print_diagnoses(found: Sequence[Diagnosis]) -> None:
         trapped = "" if one.trapped is None else f"; half repaired: {probe_value(one.trapped)}"
         note = f"; {one.note}" if one.note else ""
         known = f"known in {one.package} {', '.join(one.known)}"
-        out.print(f"{one.name}: {known}; {one.link}{trapped}{note}", markup=False, highlight=False, soft_wrap=True)
+        out.print(
+            f"{one.name}: {one.measures}; {known}; {one.link}{trapped}{note}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
