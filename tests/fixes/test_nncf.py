@@ -17,6 +17,7 @@ if importlib.util.find_spec("nncf") is None:  # importorskip would import it, an
     pytest.skip("NNCF is not installed", allow_module_level=True)
 
 from harness.adapter import Batch
+from harness.fixes import Reading
 from harness.fixes.nncf_mul_parameter import FIX as MUL
 from harness.flows import nncf as flows
 from harness.measure.qdq import bind, is_dequantize
@@ -99,9 +100,16 @@ def test_the_probe_reads_the_three_states_and_leaves_none_behind():
     assert MUL.probe() == readings["released"]
 
 
+def content_with_none() -> Reading:
+    """A probe of somebody who takes the trap for the repair."""
+    value = MUL.probe().value
+    return Reading(value, "no quantizer", right=value == "no quantizer")
+
+
 def test_a_weight_without_its_port_is_an_unquantized_row_that_names_its_cause():
     bench = lab(adapter(lambda: Scaled(ORDERS["x * parameter"]).eval(), ("y",), lambda _seed: [Batch((images(),))] * 2))
-    trapped = bench.measure("nncf-mul", (replace(MUL, name="nncf-mul-trap", repair=MUL.trap),))
+    half = replace(MUL, name="nncf-mul-trap", repair=MUL.trap, probe=content_with_none)
+    trapped = bench.measure("nncf-mul", (half,))
     ((row,), repaired) = trapped.quantizers, bench.measure("nncf-mul", (MUL,)).quantizers
     assert (row.quantizer, row.status, row.cause) == ("mul.other", QuantizerStatus.UNQUANTIZED, Cause.UNQUANTIZED)
     assert [(row.quantizer, row.status, row.role) for row in repaired] == [("mul.other", "quantized", Role.WEIGHT)]
