@@ -72,6 +72,18 @@ class InterruptedRunError(SqnrError):
     exit_code = ExitCode.INTERRUPTED
 
 
+def in_a_line(error: BaseException) -> str:
+    """Type and first line of an error that is not ours."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
+def root_of(error: BaseException) -> BaseException:
+    """The error that an error was raised from in the end, however often it was wrapped."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """An unknown name lists the near matches first and then all of them."""
     names = sorted(known)

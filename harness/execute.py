@@ -156,8 +156,8 @@ def noise_floor(
 ) -> NoiseFloor:
     """Measure cases again with `seeds` jitters of the inputs, two at least.
 
-    Rows that fail under any of them get no noise.
-    A variant whose fixes changed no bit has the noise of `released`, and is not measured for it.
+    Rows that fail under any of them get no noise. A variant whose fixes changed no bit has the noise of `released`, and
+    is not measured for it.
     """
     with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder, measuring_processes(options) as workers:
         jobs = [
@@ -198,11 +198,11 @@ def _idle_cases(run: Run) -> frozenset[Case]:
 
 def share_noise(run: Run, noise: dict[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
     """Noise by row key, with that of `released` also for the variants of a run that changed no bit."""
+    idle: dict[Case, list[str]] = defaultdict(list)
+    for case in _idle_cases(run):
+        idle[released_of(case)].append(case.variant)
     copied = {
-        (*key[:4], case.variant, *key[5:]): value
-        for case in _idle_cases(run)
-        for key, value in noise.items()
-        if Case(*key[:5]) == released_of(case)
+        (*key[:4], variant, *key[5:]): value for key, value in noise.items() for variant in idle.get(Case(*key[:5]), ())
     }
     return noise | copied
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -138,14 +139,12 @@ class Pipeline:
 
     def _at(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
         """A point, measured once for all variants whose fixes touch nothing up to there."""
-        active = active_at(_MADE_BY[point], fixes)
-        key = tuple(fix.name for fix in active)
-        if point is Point.FLOAT:
-            return once(self._float, (flow.export, key), lambda: self._measure_float(case, flow))
+        if point is Point.FLOAT:  # no repair touches the exported graph
+            return once(self._float, flow.export, lambda: self._measure_float(case, flow))
+        measure = self._measure_prepared if point is Point.PREPARED else partial(self._measure_quantized, point)
+        key = point, tuple(fix.name for fix in active_at(_MADE_BY[point], fixes))
         with torch.no_grad():
-            if point is Point.PREPARED:
-                return once(self._points, (point, key), lambda: self._measure_prepared(case, flow, fixes))
-            return once(self._points, (point, key), lambda: self._measure_quantized(point, case, flow, fixes))
+            return once(self._points, key, lambda: measure(case, flow, fixes))
 
     def _measure_float(self, case: Case, flow: Flow) -> _Measured:
         with torch.no_grad():
@@ -170,6 +169,9 @@ class Pipeline:
             reader = RangeReader(made.graph, made.facts)
             rows, digest = self._subject.measure(reader.run, case, point)
             quantizers = reader.rows(case, point)
+        lowered = point is Point.LOWERED
+        before = self._at(Point.CONVERTED, case, flow, fixes) if lowered else _Measured([])
+        converted = {row.output: row for row in before.outputs}
         counts = asdict(count_nodes(made.graph))
         behind = dict(zip(self._subject.outputs, reader.behind_outputs(), strict=False))
         explained = []
@@ -179,15 +181,9 @@ class Pipeline:
                 for quantizer in quantizers
                 if quantizer.cause == Cause.UNQUANTIZED or quantizer.quantizer in behind.get(row.output, ())
             ]
-            explained.append(replace(row, **counts, cause=self._cause(row, own, case, flow, fixes)))
+            cause = lowered_cause(row, own, converted.get(row.output), before.quantizers)
+            explained.append(replace(row, **counts, cause=cause))
         return _Measured(explained, quantizers, (graph_digest(made.graph), digest))
-
-    def _cause(self, row: OutputRow, own: list[QuantizerRow], case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> str:
-        if row.point != Point.LOWERED:
-            return output_cause(row, own)
-        before = self._at(Point.CONVERTED, case, flow, fixes)
-        converted = {output.output: output for output in before.outputs}
-        return lowered_cause(row, own, converted.get(row.output), before.quantizers)
 
 
 def _of(row: T, case: Case) -> T:

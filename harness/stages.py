@@ -14,6 +14,7 @@ import torch
 from torch.fx import GraphModule
 
 from harness.environment import installed_version
+from harness.errors import in_a_line, root_of
 from harness.fixes import Fix
 from harness.fixes.states import repaired
 from harness.flows import Flow
@@ -70,7 +71,6 @@ class Stages:
     def __init__(self, subject: Subject, on_stage: Callable[[Case, Stage], None]) -> None:
         self._subject = subject
         self.on_stage = on_stage
-        self._weights = subject.weights_digest()
         self._exported: dict[object, GraphModule | StageError] = {}
         self._made: dict[object, Artefact | StageError] = {}
         self.seconds: dict[str, float] = {}
@@ -90,7 +90,7 @@ class Stages:
         def export() -> GraphModule:
             with self.during(case, Stage.EXPORT):
                 graph = flow.export(self._subject.model, self._subject.inputs)
-            if self._subject.weights_digest() != self._weights:
+            if self._subject.weights_digest() != self._subject.digest:
                 raise StageError(Stage.EXPORT, "exporting wrote into the model's weights", Cause.MUTATED_WEIGHTS)
             return graph
 
@@ -162,12 +162,8 @@ class Stages:
 
 
 def describe(error: Exception) -> str:
-    """Type and first line of an error, and of the one that it all came from where upstream wrapped that."""
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
-    lines = [f"{type(one).__name__}: {(str(one).strip().splitlines() or [''])[0]}" for one in (error, root)]
-    return " <- ".join(dict.fromkeys(lines))
+    """An error in a line, and the one that it all came from where upstream wrapped that."""
+    return " <- ".join(dict.fromkeys((in_a_line(error), in_a_line(root_of(error)))))
 
 
 def active_at(stage: Stage, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:

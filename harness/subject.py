@@ -57,7 +57,8 @@ class Subject:
         self._shapes: list[tuple[tuple[int, ...], torch.dtype]] = []
         before = self.weights_digest()
         self._compute_reference()
-        if jitter is None and self.weights_digest() != before:
+        self.digest = self.weights_digest()
+        if jitter is None and self.digest != before:
             raise AdapterError(f"{adapter.__name__}: the model changes its own parameters or buffers when it runs")
 
     def close(self) -> None:

@@ -124,7 +124,7 @@ def _measure(job: GroupJob, emit: Any) -> None:
         subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, job.part.parent)
     torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
     try:
-        emit(weights=subject.weights_digest())
+        emit(weights=subject.digest)
         pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)))
         for case in job.cases:
             emit(**_measure_case(job, case, pipeline))

@@ -65,11 +65,12 @@ class Fix:
 
     `link` is the upstream issue or pull request, `package` the distribution that has the defect, `known` the versions
     it was measured on. `measures` says what `probe` measures, with its unit; the probe runs the installed package on a
-    tiny graph, and is run again under the repair. `flows` are name patterns such as `x86-*`, none for a defect that
-    no model here meets; `stage` is the earliest stage the repair touches: everything before it is shared with
-    `released`. `repair()` returns a context manager that is undone on exit, also after an exception; it raises
-    `SeamMovedError` where the installed package no longer has the place to repair (`harness.fixes.seams`). `trap` is
-    a tempting half-repair that is known to be wrong; it is measured to show why.
+    tiny graph, and is run again under the repair; `needs` are other distributions that it uses. `flows` are name
+    patterns such as `x86-*`, none for a defect that no model here meets; `stage`, one of `REPAIRABLE`, is the earliest
+    stage the repair touches: everything before it is shared with `released`. `repair()` returns a context manager that
+    is undone on exit, also after an exception; it raises `SeamMovedError` where the installed package no longer has the
+    place to repair (`harness.fixes.seams`). `trap` is a tempting half-repair that is known to be wrong; it is measured
+    to show why.
     """
 
     name: str

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from harness.errors import in_a_line, root_of
+from harness.fixes import Reading
 from harness.fixes.seams import SeamMovedError, replaced, seam
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _NAME, _PARAMETERS = "linear_qcs4w", ("x", "weights_4x2", "scales")
 OUT_FEATURES = 32
+_AGREE = 0.01
+"""dB; float32 sums move the figure of a right fused layer by 1e-5."""
 
 
 @contextmanager
@@ -48,10 +52,10 @@ def reference_wrapped(wrap: Callable[[Reference], Reference]) -> Iterator[None]:
             library.impl(_NAME, found, "CompositeExplicitAutograd")
 
 
-def fused_layer_db(in_features: int, balanced: bool = False) -> tuple[float | str, float]:
-    """(fused, converted): output SQNR in dB of a 4-bit Linear(in_features, 32) with bias, against float.
+def fused_layer(in_features: int, balanced: bool = False) -> Reading:
+    """Output SQNR in dB of a fused 4-bit Linear(in_features, 32) with bias; right is as good as the converted graph.
 
-    `fused` is the error instead (type and first line) where lowering or running it raised one. With `balanced`, the
+    The value is the error instead (type and first line) where lowering or running it raised one. With `balanced`, the
     features of each sample add up to zero.
     """
     import torch
@@ -72,12 +76,14 @@ def fused_layer_db(in_features: int, balanced: bool = False) -> tuple[float | st
         prepared = vulkan.prepare(vulkan.export(layer, (x,)))
         vulkan.calibrate(prepared, [(x,)])
         converted = vulkan.convert(prepared)
-        reference, right = layer(x), converted(x)
+        reference = layer(x)
+        should = _sqnr_db(reference=reference, actual=converted(x))
         try:
             actual = vulkan.lower(vulkan.edge(converted, (x,)))(x)  # type: ignore[misc]
         except Exception as error:
-            return _root(error), _sqnr_db(reference=reference, actual=right)
-    return _sqnr_db(reference=reference, actual=actual), _sqnr_db(reference=reference, actual=right)
+            return Reading(in_a_line(root_of(error)), should, right=False)
+    value = _sqnr_db(reference=reference, actual=actual)
+    return Reading(value, should, right=abs(value - should) < _AGREE)
 
 
 def _sqnr_db(*, reference: torch.Tensor, actual: torch.Tensor) -> float:
@@ -85,13 +91,6 @@ def _sqnr_db(*, reference: torch.Tensor, actual: torch.Tensor) -> float:
 
     level = sqnr_db(reference=reference, actual=actual)
     return math.nan if level is None else level
-
-
-def _root(error: BaseException) -> str:
-    """Type and first line of the error behind the one that executorch's pass manager raises."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 @contextmanager

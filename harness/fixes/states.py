@@ -9,6 +9,7 @@ from functools import cache
 from types import TracebackType
 
 from harness.environment import installed_version
+from harness.errors import in_a_line
 from harness.fixes import Fix, Reading, Repair
 from harness.records import FixState
 
@@ -51,7 +52,7 @@ def state_of(fix: Fix) -> Diagnosis:
     try:
         released = _read(fix)
     except (Exception, SystemExit) as error:
-        return undiagnosed(fix, f"the probe failed: {_line(error)}")
+        return undiagnosed(fix, f"the probe failed: {in_a_line(error)}")
     if released.right:
         return _diagnosis(fix, FixState.UPSTREAMED, released.value, released.should)
     if fix.repair is None:
@@ -59,7 +60,7 @@ def state_of(fix: Fix) -> Diagnosis:
     try:
         repaired = _under(fix.repair, fix)
     except (Exception, SystemExit) as error:
-        return _diagnosis(fix, FixState.UNKNOWN, released.value, note=_line(error))
+        return _diagnosis(fix, FixState.UNKNOWN, released.value, note=in_a_line(error))
     if repaired.right:
         return _diagnosis(fix, FixState.NEEDED, released.value, repaired.value)
     state = FixState.INERT if repaired.value == released.value else FixState.UNKNOWN
@@ -74,7 +75,7 @@ def diagnose(fix: Fix) -> Diagnosis:
     try:
         return replace(found, trapped=_under(fix.trap, fix).value)
     except (Exception, SystemExit) as error:
-        return replace(found, trapped=_line(error))
+        return replace(found, trapped=in_a_line(error))
 
 
 def undiagnosed(fix: Fix, note: str) -> Diagnosis:
@@ -139,7 +140,7 @@ class _Entered(AbstractContextManager[None]):
             self._context = self._repair()
             self._context.__enter__()
         except Exception as error:
-            raise RepairError(f"fix {self._fix.name} cannot be applied: {_line(error)}") from error
+            raise RepairError(f"fix {self._fix.name} cannot be applied: {in_a_line(error)}") from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -148,8 +149,4 @@ class _Entered(AbstractContextManager[None]):
             self._context.__exit__(kind, error, trace)
         except BaseException as left:
             if left is not error:
-                raise RepairLeftError(f"fix {self._fix.name} could not be undone: {_line(left)}") from left
-
-
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+                raise RepairLeftError(f"fix {self._fix.name} could not be undone: {in_a_line(left)}") from left

@@ -38,7 +38,7 @@ def read_prepared(graph: GraphModule) -> PreparedFacts:
     sharing: dict[int, list[str]] = defaultdict(list)
     for node in graph.graph.nodes:
         if is_observer(node):
-            name, _ = sites.quantizer(node)
+            name, _, _ = sites.quantizer(node)
             sharing[id(graph.get_submodule(str(node.target)))].append(name)
             source = node.args[0]
             value = constant(graph, source) if isinstance(source, Node) else None

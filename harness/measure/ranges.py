@@ -43,11 +43,11 @@ class RangeReader(Interpreter):
         for node in graph.graph.nodes:
             folded = is_dequantize(node) and not _is_quantized_at_run_time(node)
             if is_quantize(node) or folded:
-                name, operand = self._sites.quantizer(node)
+                name, operand, reader = self._sites.quantizer(node)
                 parameter = folded or trace_source(node.args[0]).op == "get_attr"
                 role = Role.BIAS if operand == "bias" else Role.WEIGHT if parameter else Role.ACTIVATION
                 mode = Mode.DYNAMIC if _has_dynamic_qparams(node) else Mode.STATIC
-                axis = _output_axis(node, operand) if parameter else None
+                axis = _output_axis(reader, operand) if parameter else None
                 self._stats[node] = QuantizerStats(name, role, constant=parameter, mode=mode, output_axis=axis)
             if folded:
                 self._measure_folded(node)
@@ -134,20 +134,11 @@ def _has_dynamic_qparams(node: Node) -> bool:
     return any(is_qparams(source) for source in node.all_input_nodes)
 
 
-def _output_axis(quantizer: Node, operand: str) -> int | None:
+def _output_axis(reader: Node, operand: str) -> int | None:
     """Axis of a weight that counts the output channels of the op which reads it; None for ops without such an axis."""
     if operand != "weight":
         return None
-    reader = _reader(quantizer)
     transposed = op_name(reader).startswith("conv_transpose") or (
         op_name(reader) == "convolution" and bool(bind(reader)["transposed"])
     )
     return 1 if transposed else 0 if _WEIGHT_OPERANDS.get(op_name(reader)) == ("weight",) else None
-
-
-def _reader(quantizer: Node) -> Node:
-    """The first node that computes with what a quantize or dequantize node gives."""
-    node = quantizer
-    while node.users and (node is quantizer or is_quantize(node) or is_dequantize(node)):
-        node = next(iter(node.users))
-    return node

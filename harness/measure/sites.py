@@ -84,8 +84,8 @@ class Sites:
         """Name of one operand of a node."""
         return f"{self.site(node)}.{operand}"
 
-    def quantizer(self, node: Node) -> tuple[str, str]:
-        """(name, operand) of an observer, quantize or dequantize node, by the first place that reads its value.
+    def quantizer(self, node: Node) -> tuple[str, str, Node]:
+        """(name, operand, reader) of an observer, quantize or dequantize node, by the first place that reads its value.
 
         A value that is quantized again before anything computes with it gets `~1` (`~2`, ...) behind that place's
         name; a value that only leaves the graph is named by the node that produced it.
@@ -94,11 +94,11 @@ class Sites:
         for hops, reader, source in readers:
             for operand, value in operands(reader) if reader.op == "call_function" else ():
                 if value is source:
-                    return self.edge(reader, operand) + (f"~{hops}" if hops else ""), operand
+                    return self.edge(reader, operand) + (f"~{hops}" if hops else ""), operand, reader
         producer = node
         while _is_transparent(producer) and isinstance(producer.args[0], Node):
             producer = producer.args[0]
-        return self.edge(producer, "output"), "output"
+        return self.edge(producer, "output"), "output", producer
 
     def _readers(self, node: Node, hops: int = 0) -> Iterator[tuple[int, Node, Node]]:
         for user in node.users:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from harness import fixes
 from harness.workspace import load_module
 from tests.lab import Lab, lab
+from tests.upstream import needs
+
+needs("executorch")
 
 pytestmark = pytest.mark.bench
-if find_spec("executorch") is None:
-    pytest.skip("needs executorch: pip install 'sqnr-harness[upstream]'", allow_module_level=True)
-
 FLOW = "cadence-hoist"
 REPAIRED = fixes.of_variant("+cadence-branch-hoist", fixes.installed())
 ROUNDS = 5

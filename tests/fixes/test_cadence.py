@@ -11,14 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("executorch")
-
 from harness.fixes.cadence_branch_hoist import FIX
 from harness.fixes.seams import SeamMovedError
 from harness.flows import cadence
 from harness.measure.metrics import sqnr_db
 from harness.measure.qdq import bind, is_quantize, op_name
 from harness.workspace import load_module
+from tests.upstream import needs
+
+needs("executorch")
 
 torch.set_num_threads(1)
 

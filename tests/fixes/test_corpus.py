@@ -15,8 +15,6 @@ import torch
 from torch import nn
 from torch.fx import GraphModule
 
-pytest.importorskip("torchao")
-
 from harness import flows
 from harness.adapter import Batch
 from harness.fixes.ao_bn_eps_reset import FIX as EPS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,9 @@ from harness.records import Case, Point, Stage
 from harness.stages import Stages
 from harness.subject import Subject
 from harness.workspace import load_module
+from tests.upstream import needs
 
-if find_spec("nncf") is None:
-    pytest.skip("needs nncf: pip install 'sqnr-harness[upstream]'", allow_module_level=True)
+needs("nncf")
 
 MODELS = Path(__file__).parents[2] / "models"
 PUBLISHED = {"released": 0.092455307, "+nncf-mul-parameter": 0.226632945}

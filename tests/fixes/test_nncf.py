@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,9 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-if importlib.util.find_spec("nncf") is None:  # importorskip would import it, and its telemetry with it
-    pytest.skip("NNCF is not installed", allow_module_level=True)
-
 from harness.adapter import Batch
 from harness.fixes import Reading
 from harness.fixes.nncf_mul_parameter import FIX as MUL
@@ -25,6 +21,9 @@ from harness.measure.sites import Sites, trace_source
 from harness.records import Cause, QuantizerStatus, Role
 from harness.workspace import find_workspace
 from tests.lab import adapter, lab
+from tests.upstream import needs
+
+needs("nncf")
 
 torch.set_num_threads(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +10,6 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-
-if importlib.util.find_spec("nncf") is None:  # importorskip would import it, and its telemetry with it
-    pytest.skip("NNCF is not installed", allow_module_level=True)
-pytest.importorskip("executorch")
 
 from harness.adapter import Batch
 from harness.fixes.nncf_conv_transpose_axis import FIX as AXIS
@@ -25,6 +20,9 @@ from harness.measure.qdq import bind, is_dequantize
 from harness.records import Cause, Role
 from tests.fixes.test_nncf import images, quantized
 from tests.lab import adapter, lab
+from tests.upstream import needs
+
+needs("nncf", "executorch")
 
 torch.set_num_threads(1)
 

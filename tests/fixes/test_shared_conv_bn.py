@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("torchao")
-
 from harness import flows
 from harness.adapter import Batch
 from harness.fixes import Fix

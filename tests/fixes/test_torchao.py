@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("torchao")
-
 from harness.fixes.ao_bn_eps_reset import FIX as EPS
 from harness.fixes.ao_float8_zero_row import FIX as FLOAT8
 from harness.fixes.ao_shared_conv_bn import FIX as SHARED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -15,9 +14,9 @@ from harness.adapter import Batch
 from harness.pipeline import CaseResult
 from harness.records import RELEASED, Point
 from tests.lab import adapter, lab
+from tests.upstream import needs
 
-if find_spec("nncf") is None or find_spec("executorch") is None:
-    pytest.skip("needs nncf and executorch: pip install 'sqnr-harness[upstream]'", allow_module_level=True)
+needs("nncf", "executorch")
 
 FLOWS = sorted({name for name in flows.names() for fix in fixes.installed() if fix.applies_to(name)})
 ALONE = {

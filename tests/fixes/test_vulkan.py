@@ -18,8 +18,9 @@ from harness.measure.metrics import sqnr_db
 from harness.measure.qdq import op_name
 from harness.subject import weight_hashes
 from tests.fixes.vulkan_layers import BOTH, ODD, OFFSET, assert_odd_fails, case, converted, edge, fused, seeded
+from tests.upstream import needs
 
-pytest.importorskip("executorch.backends.vulkan")
+needs("executorch")
 
 
 @pytest.mark.parametrize(("bias", "level"), [(False, 48.2), (True, 48.7)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import subprocess
 import sys
@@ -11,9 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-
-if importlib.util.find_spec("nncf") is None:  # importorskip would import it, and its telemetry with it
-    pytest.skip("NNCF is not installed", allow_module_level=True)
 
 from harness.adapter import Batch
 from harness.fixes.nncf_mul_parameter import FIX as MUL
@@ -112,6 +108,9 @@ def test_nothing_is_printed_and_the_global_logging_is_as_before(capfd):
 QUIET = """
 import logging, sys
 from harness.fixes.nncf_mul_parameter import FIX
+from tests.upstream import needs
+
+needs("nncf")
 FIX.probe()
 assert "nncf" in sys.modules and "openvino_telemetry" not in sys.modules
 assert logging.getLoggerClass() is logging.Logger

@@ -17,8 +17,10 @@ from harness.measure.metrics import sqnr_db
 from harness.measure.qdq import bind, is_dequantize, is_quantize, op_name
 from harness.records import FixState
 from harness.workspace import load_module
+from tests.upstream import needs
 
-pytest.importorskip("executorch")
+needs("executorch")
+
 torch.set_num_threads(1)
 
 FLOW = xnnpack.flow("xnnpack")
