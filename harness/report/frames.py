@@ -9,11 +9,11 @@ import pandas as pd
 
 from harness.judge import coverage
 from harness.records import RELEASED, FixState, OutputRow, Point, QuantizerRow, released_of
+from harness.report.bounds import moved_ranges
 from harness.report.phrases import number
 
 _MOST_COLUMNS = 12
 _CASE = ["model", "size", "weights", "flow", "variant"]
-_MOVED = 0.01
 _QUANTIZED = (Point.CONVERTED, Point.LOWERED)
 
 
@@ -69,22 +69,20 @@ def idle_fixes(rows: Iterable[OutputRow]) -> list[str]:
 
 def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     """Quantizers whose range bounds a fix moved by over 1 %: largest observed value, range and own SQNR, both ways."""
-    by_key = {row.key: row for row in rows}
-    lines = []
-    for key, row in sorted(by_key.items()):
-        released = by_key.get((*key[:4], RELEASED, *key[5:]))
-        if released is None or not _moved(released, row):
-            continue
-        observed = max(abs(row.observed_lo or 0.0), abs(row.observed_hi or 0.0))
-        lines.append(
-            [
-                *(f"{row.model}/{row.size}", row.flow, row.variant, row.point, row.quantizer, f"{observed:.9g}"),
-                *(_range(released), _range(row), number("sqnr_db", released.sqnr_db), number("sqnr_db", row.sqnr_db)),
-            ]
-        )
-    where = ["model", "flow", "fix", "point", "quantizer"]
-    numbers = ["absmax", "released range", "repaired range", "released", "repaired"]
-    return pd.DataFrame(lines, columns=[*where, *numbers])
+    moved = moved_ranges(rows)
+    shown = {
+        "model": moved["model"] + "/" + moved["size"],
+        "flow": moved["flow"],
+        "fix": moved["variant"],
+        "point": moved["point"],
+        "quantizer": moved["quantizer"],
+        "absmax": moved["absmax"].map(lambda value: "none" if pd.isna(value) else f"{value:.9g}"),
+        "released range": _ranges(moved, "_released"),
+        "repaired range": _ranges(moved, ""),
+        "released": _levels(moved["sqnr_db_released"]),
+        "repaired": _levels(moved["sqnr_db"]),
+    }
+    return pd.DataFrame(shown)
 
 
 def _order(point: str) -> int:
@@ -101,15 +99,17 @@ def _gain(released: OutputRow | None, row: OutputRow) -> str:
     return f"{row.sqnr_db - released.sqnr_db:+.2f}"
 
 
-def _moved(released: QuantizerRow, row: QuantizerRow) -> bool:
-    if released.lo is None or released.hi is None or row.lo is None or row.hi is None:
-        return released.status != row.status
-    change = max(abs(released.lo - row.lo), abs(released.hi - row.hi))
-    return change > _MOVED * max(abs(released.lo), abs(released.hi))
+def _ranges(moved: pd.DataFrame, side: str) -> list[str]:
+    """`[lo, hi]` of one side, or its status where it has no range."""
+    columns = (moved[name + side] for name in ("lo", "hi", "status"))
+    return [
+        status if pd.isna(lo) or pd.isna(hi) else f"[{lo:.9g}, {hi:.9g}]"
+        for lo, hi, status in zip(*columns, strict=True)
+    ]
 
 
-def _range(row: QuantizerRow) -> str:
-    return row.status if row.lo is None or row.hi is None else f"[{row.lo:.9g}, {row.hi:.9g}]"
+def _levels(levels: pd.Series[float]) -> list[str]:
+    return [number("sqnr_db", None if pd.isna(level) else level) for level in levels]
 
 
 def coverage_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:

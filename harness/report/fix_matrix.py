@@ -1,0 +1,138 @@
+"""The fix matrix: what each output is worth through each flow, as released and with each fix."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pandas as pd
+
+from harness.records import FAILED, RELEASED, FixState, OutputRow, Status, always_fails
+from harness.report.order import natural, point_order, variant_order
+
+LEGEND = {
+    "=": "inert: the fix changed no qparam, node or output here",
+    "↑": "upstreamed: the installed release is already right, so the fix was not applied",
+    "?": "unknown: the place to repair was not found, the repair did not do its work, or its package is not installed",
+    "!": "failed: a stage broke, or the output is not finite or of another shape",
+}
+"""What the sign before a cell's text means; a cell without one was measured as it stands."""
+
+_MARKS = {
+    FixState.INERT: "=",
+    FixState.UPSTREAMED: "↑",
+    FixState.UNKNOWN: "?",
+    FixState.NOT_INSTALLED: "?",
+}
+_STATES = {
+    FixState.NEEDED: "The fix is needed: it changed the quantized graph.",
+    FixState.INERT: "The fix is inert: it changed nothing here.",
+    FixState.UPSTREAMED: "Upstreamed: the installed release is already right, so the fix was not applied.",
+    FixState.UNKNOWN: "State unknown: the place to repair was not found, or the repair did not do its work.",
+    FixState.NOT_INSTALLED: "State unknown: the package to repair is not installed.",
+}
+_UNJUDGED = (Status.ZERO_SIGNAL, Status.EMPTY)
+"""Statuses that rightly leave no dB."""
+_COLUMNS = ["row", "flow", "variant", "point", "sqnr_db", "gain_db", "mark", "text", "hover"]
+_Key = tuple[str, str, str, str, str, str]
+
+
+def fix_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
+    """A line for each cell: an output of a model, through a flow that has fixes, in a variant, at its last point.
+
+    `row` names model, size and output, and the weights where a model of that size has several. `sqnr_db` is in dB,
+    NaN where there is none; `gain_db` is against released code at the same point. `text` stands in the cell and begins
+    with `mark` (see `LEGEND`), `hover` says it in sentences. Names and errors are as users wrote them: escape them.
+    """
+    last: dict[_Key, OutputRow] = {}
+    for row in rows:
+        key = (row.model, row.size, row.weights, row.output, row.flow, row.variant)
+        if key not in last or point_order(row.point) >= point_order(last[key].point):
+            last[key] = row
+    mended = {row.flow for row in last.values() if row.variant != RELEASED}
+    shown = [row for row in last.values() if row.flow in mended]
+    names = _row_names(shown)
+    shown.sort(key=lambda row: (natural(names[_subject(row)]), natural(row.flow), variant_order(row.variant)))
+    return pd.DataFrame(_cells(shown, names, last), columns=_COLUMNS).astype({"sqnr_db": float, "gain_db": float})
+
+
+def _cells(
+    shown: list[OutputRow], names: dict[tuple[str, ...], str], last: dict[_Key, OutputRow]
+) -> Iterator[list[object]]:
+    for row in shown:
+        name = names[_subject(row)]
+        released = last.get((row.model, row.size, row.weights, row.output, row.flow, RELEASED))
+        level, gain = _level(row), _gain(released, row)
+        mark = _mark(row)
+        text = " ".join(filter(None, (mark, _value(row))))
+        yield [name, row.flow, row.variant, row.point, level, gain, mark, text, _hover(name, row, released, gain)]
+
+
+def _subject(row: OutputRow) -> tuple[str, ...]:
+    return (row.model, row.size, row.weights, row.output)
+
+
+def _row_names(rows: list[OutputRow]) -> dict[tuple[str, ...], str]:
+    """The name of each subject's output, with the weights where a model of one size was measured with several."""
+    weights = defaultdict(set)
+    for row in rows:
+        weights[row.model, row.size].add(row.weights)
+    return {
+        _subject(row): "/".join(
+            (row.model, row.size, *([row.weights] if len(weights[row.model, row.size]) > 1 else []))
+        )
+        + f" {row.output}"
+        for row in rows
+    }
+
+
+def _level(row: OutputRow | None) -> float:
+    """SQNR in dB; NaN where there is none."""
+    value = None if row is None else row.sqnr_db
+    return math.nan if value is None else value
+
+
+def _gain(released: OutputRow | None, row: OutputRow) -> float:
+    if released is None or row.variant == RELEASED or released.point != row.point:
+        return math.nan
+    return _level(row) - _level(released)
+
+
+def _broken(row: OutputRow) -> bool:
+    """Whether a row has no number and ought to have one."""
+    absent = math.isnan(_level(row)) and row.status not in _UNJUDGED
+    return absent or always_fails(row)
+
+
+def _mark(row: OutputRow) -> str:
+    return "!" if _broken(row) else next((sign for state, sign in _MARKS.items() if row.fix_state == state), "")
+
+
+def _value(row: OutputRow) -> str:
+    """One decimal; `exact`; the stage that failed; or the status."""
+    if row.status == Status.EXACT or math.isnan(_level(row)):
+        return row.status.removeprefix(FAILED).replace("_", " ")
+    return f"{_level(row):.1f}"
+
+
+def _in_db(row: OutputRow | None) -> str:
+    if row is None:
+        return "not measured"
+    if row.status.startswith(FAILED):
+        return f"failed in {row.status.removeprefix(FAILED)}"
+    if math.isnan(_level(row)):
+        return row.status.replace("_", " ")
+    return f"{_level(row):.2f} dB" + (" (exact)" if row.status == Status.EXACT else "")
+
+
+def _hover(name: str, row: OutputRow, released: OutputRow | None, gain: float) -> str:
+    how = "as released" if row.variant == RELEASED else f"with {row.variant}"
+    where = f"{name} through {row.flow} {how}, {row.point}"
+    if row.variant == RELEASED:
+        text = f"{where}: {_in_db(row)}."
+    else:
+        difference = "" if math.isnan(gain) else f", gain {gain:+.2f} dB"
+        text = f"{where}: {_in_db(released)} as released, {_in_db(row)} repaired{difference}."
+    state = next((sentence for known, sentence in _STATES.items() if row.fix_state == known), "")
+    return " ".join(filter(None, (text, state, f"Error: {row.error}" if row.error else "")))
