@@ -36,11 +36,19 @@ class Baseline:
 
     def stack_of(self, case: Case) -> dict[str, str]:
         """Package versions with which a case's rows were measured; empty if not recorded."""
-        for entry in reversed(self.accepted):
-            if f"{case.model}/{case.size}/{case.weights}" in entry["subjects"]:
-                stack: dict[str, str] = entry["stack"]
-                return stack
-        return {}
+        stack: dict[str, str] = self._entry_of(case).get("stack", {})
+        return stack
+
+    def environments_of(self, cases: Iterable[Case]) -> list[dict[str, Any]]:
+        """Processor, pins and stack with which rows of these cases were measured, each once."""
+        known = ("cpu", "pins", "stack")
+        entries = [{name: entry[name] for name in known if name in entry} for entry in map(self._entry_of, cases)]
+        return [entry for index, entry in enumerate(entries) if entry and entry not in entries[:index]]
+
+    def _entry_of(self, case: Case) -> dict[str, Any]:
+        """The journal's last entry on a case's model; empty if there is none."""
+        subject = f"{case.model}/{case.size}/{case.weights}"
+        return next((entry for entry in reversed(self.accepted) if subject in entry["subjects"]), {})
 
 
 def read(folder: Path) -> Baseline:

@@ -28,17 +28,8 @@ from harness.records import (
     released_of,
 )
 from harness.settings import Settings, Tolerance
-from harness.verdicts import Finding, Outcome, Verdict
+from harness.verdicts import WORST_FIRST, Finding, Outcome, Verdict
 
-_WORST_FIRST = (
-    Outcome.REGRESSED,
-    Outcome.CHANGED,
-    Outcome.FAILED,
-    Outcome.MISSING,
-    Outcome.IMPROVED,
-    Outcome.NEW,
-    Outcome.OK,
-)
 _STRUCTURE = ("status", "role", "mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "share_group")
 _LOST = "the flow asks for a quantizer here, and the repaired graph has none"
 _QUANTIZED_POINTS = (Point.CONVERTED, Point.LOWERED)
@@ -66,7 +57,7 @@ def compare(
     for verdict, row in _join(baseline, measured, in_scope, lambda row: settings.tolerance_for(row, suite, today)):
         waiver = settings.waiver_for(row, today) if verdict.outcome is not Outcome.OK else None
         judged.append(replace(verdict, waived=waiver.reason) if waiver else verdict)
-    return sorted(judged, key=lambda v: (_WORST_FIRST.index(v.outcome), -v.loss_db, v.case, v.kind, v.name))
+    return sorted(judged, key=lambda v: (WORST_FIRST.index(v.outcome), -v.loss_db, v.case, v.kind, v.label))
 
 
 def _join(
@@ -109,7 +100,7 @@ def _known_graphs(rows: Rows) -> set[tuple[Case, str]]:
 def _judge_output(old: OutputRow | None, new: OutputRow | None, tolerance: Tolerance, repaired: bool) -> Verdict:
     row = new or old
     assert row is not None
-    verdict = Verdict(row.case, "output", f"{row.point} {row.output}", Outcome.OK)
+    verdict = Verdict(row.case, "output", row.point, row.output, Outcome.OK)
     if new is None:
         return replace(verdict, outcome=Outcome.MISSING)
     if new.status.startswith(FAILED):
@@ -211,7 +202,7 @@ def _judge_quantizer(
 ) -> Verdict:
     row = new or old
     assert row is not None
-    verdict = Verdict(row.case, "quantizer", f"{row.point} {row.quantizer}", Outcome.OK)
+    verdict = Verdict(row.case, "quantizer", row.point, row.quantizer, Outcome.OK)
     if new is not None and always_fails(new):
         finding = Finding("status", old.status if old else None, new.status)
         why = _LOST if new.cause == Cause.UNQUANTIZED else "a scale that is not finite, or 0"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from harness import baseline as baselines
 from harness.compare import Rows, compare, exit_code
@@ -15,12 +17,22 @@ from harness.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """What a run is judged by: the accepted baseline, another run, or nothing, and then the name is empty."""
+
+    name: str = ""
+    rows: Rows = field(default_factory=lambda: Rows({}, {}))
+    environments: tuple[Mapping[str, Any], ...] = ()
+    """Where and with what its rows were measured, as `harness.environment.fingerprint` has it; each once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Verdicts, worst first, and what they come to."""
 
     verdicts: tuple[Verdict, ...]
     exit_code: ExitCode
-    accepted: baselines.Baseline
+    before: Before = Before()
     notes: tuple[str, ...] = ()
     """Things to know that are no verdict: expired waivers, an interrupted run, other stack versions."""
 
@@ -29,11 +41,16 @@ def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) ->
     """Judge a run. Raises `TableError` for an unreadable baseline and `NoBaselineError` where there is none."""
     today = today or datetime.date.today()
     accepted = baselines.read(workspace.platform_baselines)
-    verdicts = _verdicts(workspace, run, Rows(accepted.outputs, accepted.quantizers), today)
+    before = Before(
+        f"baseline {workspace.platform_baselines.name}",
+        Rows(accepted.outputs, accepted.quantizers),
+        tuple(accepted.environments_of(run.plan.cases)),
+    )
+    verdicts = _verdicts(workspace, run, before.rows, today)
     notes = [*workspace.settings.expired(today), *_stack_notes(run, accepted)]
     if run.status != COMPLETE:
         notes.append(f"the run is {run.status}: what it did not reach is missing")
-    return Judgement(tuple(verdicts), exit_code(verdicts), accepted, tuple(notes))
+    return Judgement(tuple(verdicts), exit_code(verdicts), before, tuple(notes))
 
 
 def judge_or_none(workspace: Workspace, run: Run) -> Judgement:
@@ -41,21 +58,22 @@ def judge_or_none(workspace: Workspace, run: Run) -> Judgement:
     try:
         return judge(workspace, run)
     except NoBaselineError as error:
-        empty = Rows({}, {})
-        verdicts = _verdicts(workspace, run, empty, datetime.date.today())
-        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, baselines.Baseline(), (str(error),))
+        before = Before()
+        verdicts = _verdicts(workspace, run, before.rows, datetime.date.today())
+        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, before, (str(error),))
 
 
 def judge_runs(workspace: Workspace, *, base: Run, head: Run) -> Judgement:
     """Judge run `head` with run `base` as its baseline; cases that only one of them planned are missing or new."""
-    verdicts = _verdicts(workspace, head, rows_of(base), datetime.date.today(), whole=True)
+    before = Before(f"run {base.name}", rows_of(base), (base.environment,))
+    verdicts = _verdicts(workspace, head, before.rows, datetime.date.today(), whole=True)
     then, now = base.environment.get("stack", {}), head.environment.get("stack", {})
     notes = [
         f"{package} {then.get(package, 'not installed')} -> {now.get(package, 'not installed')}"
         for package in sorted(then.keys() | now.keys())
         if then.get(package) != now.get(package)
     ]
-    return Judgement(tuple(verdicts), exit_code(verdicts), baselines.Baseline(), tuple(notes))
+    return Judgement(tuple(verdicts), exit_code(verdicts), before, tuple(notes))
 
 
 def _verdicts(

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from harness.baseline import Baseline
-from harness.compare import exit_code
-from harness.judge import Judgement
+from harness.compare import Rows, exit_code
+from harness.judge import Before, Judgement
 from harness.records import Row
 from harness.store import Run
 from tests.judging import judge_all
-from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row, run_of
+from tests.rows import (
+    by_key,
+    lost_edge,
+    no_number,
+    output_row,
+    outputs_of,
+    quantizer_row,
+    quantizers_of,
+    repaired_row,
+    run_of,
+)
 
 ODD = "<script>|"
 HOSTILE = (ODD, "a|b", "[link](http://x)", "*bold*", "`code`", "two\nlines", "back\\slash", "[red]", "\u202eright")
@@ -19,10 +28,11 @@ HOSTILE = (ODD, "a|b", "[link](http://x)", "*bold*", "`code`", "two\nlines", "ba
 
 def judged(old: Iterable[Row], new: Iterable[Row], notes: tuple[str, ...] = ()) -> tuple[Run, Judgement]:
     """A run of `new` judged against a baseline of `old`."""
-    before, after = list(old), list(new)
-    verdicts = judge_all(before, after)
-    run = run_of(Path("reports/20260131-120000-gate"), *after)
-    return run, Judgement(tuple(verdicts), exit_code(verdicts), Baseline(), notes)
+    old, new = list(old), list(new)
+    verdicts = judge_all(old, new)
+    before = Before("baseline linux-x86_64", Rows(by_key(outputs_of(old)), by_key(quantizers_of(old))))
+    run = run_of(Path("reports/20260131-120000-gate"), *new)
+    return run, Judgement(tuple(verdicts), exit_code(verdicts), before, notes)
 
 
 def nothing() -> tuple[Run, Judgement]:

@@ -40,7 +40,7 @@ def test_a_regression_says_what_it_was_what_it_is_what_was_allowed_and_what_was_
     verdict = judged({"sqnr_db": 30.0}, {"sqnr_db": 24.0})
     assert verdict.findings == (Finding("sqnr_db", 30.0, 24.0, 0.5),)
     assert verdict.loss_db == 6.0
-    assert (verdict.kind, verdict.name) == ("output", "converted logits")
+    assert (verdict.kind, verdict.label) == ("output", "converted logits")
 
 
 @pytest.mark.parametrize(("noise", "now", "outcome"), [(0.5, 28.5, OK), (0.5, 28.4, REGRESSED), (0.1, 29.4, REGRESSED)])

@@ -38,7 +38,7 @@ def test_a_row_on_either_side_always_yields_exactly_one_verdict(old: list[Row], 
     verdicts = judge_all(old, new)
     expected = {(type(row), row.key) for row in (*old, *new)}
     assert len(verdicts) == len(expected)
-    assert len({(verdict.case, verdict.kind, verdict.name) for verdict in verdicts}) == len(expected)
+    assert len({(verdict.case, verdict.kind, verdict.label) for verdict in verdicts}) == len(expected)
 
 
 @given(ROWS)
@@ -73,7 +73,7 @@ def test_the_worst_comes_first() -> None:
         "failed": no_number("failed:export", output="failed"),
         "nan": no_number("nonfinite_actual", output="nan"),
     }
-    names = [verdict.name.removeprefix("converted ") for verdict in judge_all(list(old.values()), list(new.values()))]
+    names = [verdict.name for verdict in judge_all(list(old.values()), list(new.values()))]
     assert names == ["nan", "lost 9", "lost 1", "changed", "failed", "missing", "improved", "new", "ok"]
 
 
@@ -183,7 +183,7 @@ CODES = {OK: 0, REGRESSED: 1, CHANGED: 1, FAILED: 4, MISSING: 4, IMPROVED: 3, NE
 
 
 def verdicts_of(*outcomes: Outcome) -> list[Verdict]:
-    return [Verdict(case(), "output", str(number), outcome) for number, outcome in enumerate(outcomes)]
+    return [Verdict(case(), "output", "converted", str(number), outcome) for number, outcome in enumerate(outcomes)]
 
 
 @pytest.mark.parametrize(("outcome", "code"), CODES.items())

@@ -44,7 +44,7 @@ def test_a_small_bound_is_held_to_the_size_of_the_larger_one() -> None:
 def test_a_moved_bound_says_which_and_by_how_much_it_might_have_moved() -> None:
     verdict = judged({"hi": 1.0}, {"hi": 0.5833333})
     assert verdict.findings == (Finding("hi", 1.0, 0.5833333, 1e-3),)
-    assert (verdict.kind, verdict.name) == ("quantizer", "converted conv1:conv2d:0:input")
+    assert (verdict.kind, verdict.label) == ("quantizer", "converted conv1:conv2d:0:input")
 
 
 @pytest.mark.parametrize(("now", "outcome"), [(1003.0, OK), (997.0, OK), (1003.1, CHANGED)])
@@ -163,7 +163,7 @@ CONVERTED, FIRST, SECOND = output_row(), quantizer_row(quantizer="a"), quantizer
 
 def outcomes(old: list[Row], new: list[Row]) -> dict[str, Outcome]:
     """By name; that of a quantizer of the converted graph is `converted` and its own name."""
-    return {verdict.name.removeprefix("converted "): verdict.outcome for verdict in judge_all(old, new)}
+    return {verdict.name: verdict.outcome for verdict in judge_all(old, new)}
 
 
 def test_a_quantizer_that_is_gone_from_a_measured_case_is_a_change() -> None:

@@ -151,7 +151,7 @@ def quantizers(point: str, *names: str) -> list[Row]:
 
 
 def outcomes(old: list[Row], new: list[Row]) -> dict[str, Outcome]:
-    return {verdict.name: verdict.outcome for verdict in judge_all(old, new)}
+    return {verdict.label: verdict.outcome for verdict in judge_all(old, new)}
 
 
 def test_a_quantizer_of_the_same_name_is_judged_at_each_point_by_itself() -> None:
@@ -184,4 +184,4 @@ def test_a_waiver_of_one_point_leaves_the_other_as_it_is() -> None:
     waived = settings_from(waive=[{"point": "lowered", "reason": "issue 7", "until": TODAY}])
     old = [*quantizers("converted", "a"), *quantizers("lowered", "a")]
     verdicts = judge_all(old, [], settings=waived)
-    assert {verdict.name: verdict.waived for verdict in verdicts} == {"converted a": "", "lowered a": "issue 7"}
+    assert {verdict.label: verdict.waived for verdict in verdicts} == {"converted a": "", "lowered a": "issue 7"}

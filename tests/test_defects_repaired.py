@@ -98,7 +98,7 @@ def failures(workspace: Workspace, results: list[CaseResult]) -> dict[str, set[s
     found: dict[str, set[str]] = {}
     for verdict in judge(workspace, stored_run(workspace.reports, results)).verdicts:
         if verdict.outcome is Outcome.FAILED:
-            assert verdict.name.startswith("lowered ")
+            assert verdict.point == "lowered"
             found.setdefault(verdict.case.variant, set()).add(verdict.error)
     return found
 
@@ -175,6 +175,6 @@ def test_a_variant_that_leaves_an_edge_without_a_quantizer_can_neither_pass_nor_
         check_acceptable(run, Request(because="it is what it is"), Baseline())
     baselines.write(workspace.platform_baselines, Baseline(by_key(run.outputs), by_key(run.quantizers)))
     verdicts = judge(workspace, run).verdicts
-    failed = {(verdict.case.variant, verdict.name) for verdict in verdicts if verdict.outcome is not Outcome.OK}
+    failed = {(verdict.case.variant, verdict.label) for verdict in verdicts if verdict.outcome is not Outcome.OK}
     assert failed == {("+half-way", f"converted {row.quantizer}") for row in lost}
     assert verdict_on(workspace, results) is ExitCode.REGRESSED

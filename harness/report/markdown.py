@@ -56,8 +56,8 @@ def render(run: Run, judgement: Judgement) -> str:
             {
                 "sign": phrases.SYMBOLS[verdict.outcome],
                 "outcome": verdict.outcome.value,
-                "where": f"{verdict.case} {verdict.name}",
-                "what": phrases.verdict(verdict).removeprefix(f"{verdict.case} {verdict.name}: "),
+                "where": f"{verdict.case} {verdict.label}",
+                "what": phrases.verdict(verdict).removeprefix(f"{verdict.case} {verdict.label}: "),
             }
             for verdict in bad[:MOST_ROWS]
         ],

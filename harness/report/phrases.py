@@ -70,7 +70,7 @@ def finding(item: Finding) -> str:
 
 def verdict(item: Verdict) -> str:
     """One line: where, what, the numbers."""
-    where = f"{item.case} {item.name}"
+    where = f"{item.case} {item.label}"
     if item.error:
         text = f"{item.findings[0].new}: {item.error}"
     elif item.outcome is Outcome.NEW:

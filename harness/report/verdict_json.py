@@ -14,7 +14,7 @@ from harness.records import QuantizerRow
 from harness.store import Run
 from harness.verdicts import Outcome, Verdict
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def render(run: Run, judgement: Judgement) -> str:
@@ -67,6 +67,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "flow": case.flow,
         "variant": case.variant,
         "kind": verdict.kind,
+        "point": verdict.point,
         "name": verdict.name,
         "outcome": verdict.outcome.value,
         "waived": verdict.waived,

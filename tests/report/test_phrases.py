@@ -76,7 +76,7 @@ def test_a_fix_that_upstream_has_released_is_told_as_a_change_of_the_fix() -> No
 
 
 def test_a_waived_verdict_says_so() -> None:
-    verdict = Verdict(case(), "output", "converted logits", Outcome.MISSING, waived="issue 7")
+    verdict = Verdict(case(), "output", "converted", "logits", Outcome.MISSING, waived="issue 7")
     assert phrases.verdict(verdict).endswith(": in the baseline, not measured (waived: issue 7)")
 
 

@@ -1,0 +1,175 @@
+"""The likely cause of what became of a row group, told from its rows alone, in one line.
+
+The first rule that applies speaks: what makes a comparison void comes before what changed in the graph, that before what
+changed in its ranges, and arithmetic is what is left when nothing else moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.records import Cause, OutputRow, Point, QuantizerRow, QuantizerStatus
+from harness.report.groups import Group, Pair
+from harness.report.phrases import number
+from harness.verdicts import Finding, Outcome, Verdict
+
+_STRUCTURE = ("dtype", "granularity", "axis", "mode", "role", "quant_min", "quant_max", "share_group")
+_WORDS = {
+    Cause.CLIPPING: "values are clipped",
+    Cause.STEP_SIZE: "the range is wider than the values, so steps are coarse",
+    Cause.ZERO_POINT: "the zero point is off",
+    Cause.AXIS: "scales lie along the wrong axis",
+    Cause.UNQUANTIZED: "an edge that should have a quantizer has none",
+    Cause.FOLDING: "folding moved the float graph",
+    Cause.MUTATED_WEIGHTS: "an upstream pass wrote into the weights",
+    Cause.NONFINITE: "values are not finite",
+    Cause.NUMERICS: "arithmetic: no range explains it",
+}
+"""What `OutputRow.cause` and `QuantizerRow.cause` mean to a reader."""
+
+
+def likely_cause(group: Group, siblings: Mapping[str, Group]) -> str:
+    """One line, empty where there is nothing to explain; `siblings` are the groups of the same case, by point."""
+    notable = group.notable
+    if not notable or group.outcome is Outcome.NEW:
+        return ""
+    if group.outcome is Outcome.MISSING:
+        return "not measured"
+    failed = next((verdict for verdict in notable if verdict.outcome is Outcome.FAILED), None)
+    if failed is not None:
+        return f"{failed.findings[0].new}: {failed.error}"
+    return (
+        _control(group, siblings.get(Point.FLOAT))
+        or _fix_state(group)
+        or _status(group)
+        or _structure(group)
+        or _range(group)
+        or _measured_cause(group)
+        or _pass(group, siblings)
+        or _nodes(group)
+        or "no range or structure moved: arithmetic"
+    )
+
+
+def moved_bounds(group: Group) -> list[tuple[QuantizerRow, QuantizerRow]]:
+    """Quantizers whose range bounds moved beyond the allowance, old and new, the largest relative move first."""
+    moved = [
+        (pair.old, pair.new)
+        for pair in group.quantizers
+        if pair.old is not None and pair.new is not None and _finding(pair.verdict, "lo", "hi") is not None
+    ]
+    return sorted(moved, key=lambda pair: -abs(_widening(*pair) - 1.0))
+
+
+def _control(group: Group, control: Group | None) -> str:
+    """The float model itself is another one: then no SQNR can be compared with its baseline."""
+    for verdict in control.notable if control is not None else ():
+        moved = _finding(verdict, "ref_rms", "numel")
+        if moved is not None:
+            return f"the float model or its data changed: {_old_new(moved)}"
+    lost = [pair for pair in group.outputs if _finding(pair.verdict, "sqnr_db") is not None]
+    if lost and group.point in (Point.FLOAT, Point.PREPARED):
+        return f"the {group.point} graph no longer equals the eager model"
+    return ""
+
+
+def _fix_state(group: Group) -> str:
+    for verdict in group.notable:
+        moved = _finding(verdict, "fix_state")
+        if moved is not None:
+            return f"the fix is {moved.new or 'none'}, was {moved.old or 'none'}"
+    return ""
+
+
+def _status(group: Group) -> str:
+    for pair in group.outputs:
+        moved = _finding(pair.verdict, "status")
+        if moved is not None:
+            return f"{_where(pair)} is {moved.new}, was {moved.old or 'not there'}"
+    return ""
+
+
+def _structure(group: Group) -> str:
+    """Quantizers that came, went, or are of another kind."""
+    gone = [pair for pair in group.quantizers if pair.new is None and pair.verdict.outcome is Outcome.CHANGED]
+    come = [pair for pair in group.quantizers if pair.old is None and pair.verdict.outcome is Outcome.CHANGED]
+    lost = [pair for pair in group.quantizers if pair.new is not None and _lost(pair.verdict)]
+    for pairs, word in ((lost, "not quantized any more"), (gone, "gone"), (come, "new")):
+        if pairs:
+            more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+            return f"{_where(pairs[0])}{more}: {word}"
+    for pair in group.quantizers:
+        moved = _finding(pair.verdict, *_STRUCTURE)
+        if moved is not None:
+            return f"{_where(pair)}: {moved.field} {_old_new(moved)}"
+    return ""
+
+
+def _lost(verdict: Verdict) -> bool:
+    moved = _finding(verdict, "status")
+    return moved is not None and moved.new in (QuantizerStatus.UNQUANTIZED, QuantizerStatus.NONFINITE)
+
+
+def _range(group: Group) -> str:
+    """The quantizer that clips more, or else the one whose range moved most."""
+    clipping = [pair for pair in group.quantizers if _clips_more(pair)]
+    if clipping:
+        worst = max(clipping, key=lambda pair: (pair.new and pair.new.clip_fraction) or 0.0)
+        finding = Finding("clip_fraction", worst.old and worst.old.clip_fraction, worst.new and worst.new.clip_fraction)
+        return f"{_where(worst)} clips {_old_new(finding)}"
+    for old, new in moved_bounds(group):
+        ratio = _widening(old, new)
+        word = f"{ratio:.3g} times as wide" if ratio >= 1 else f"{1 / ratio:.3g} times narrower" if ratio else "empty"
+        return f"the range of {new.quantizer} is {word}"
+    return ""
+
+
+def _clips_more(pair: Pair[QuantizerRow]) -> bool:
+    old, new = pair.old, pair.new
+    if pair.verdict.outcome is Outcome.OK or old is None or new is None:
+        return False
+    return (new.clip_fraction or 0.0) - (old.clip_fraction or 0.0) > 1e-3
+
+
+def _widening(old: QuantizerRow, new: QuantizerRow) -> float:
+    """New width of the representable range over the old one; 1 where either is not known."""
+    if old.lo is None or old.hi is None or new.lo is None or new.hi is None or old.hi <= old.lo:
+        return 1.0
+    return (new.hi - new.lo) / (old.hi - old.lo)
+
+
+def _measured_cause(group: Group) -> str:
+    """What the rows say of themselves, where they did not say it before."""
+    for pair in (*group.outputs, *group.quantizers):
+        if pair.verdict.outcome is Outcome.OK or pair.new is None or not pair.new.cause:
+            continue
+        if pair.old is None or pair.old.cause != pair.new.cause:
+            return f"{_where(pair)}: {_WORDS[Cause(pair.new.cause)]}"
+    return ""
+
+
+def _pass(group: Group, siblings: Mapping[str, Group]) -> str:
+    converted = siblings.get(Point.CONVERTED)
+    if group.point == Point.LOWERED and converted is not None and not converted.notable:
+        return "the upstream's pass: the converted graph is as accepted"
+    return ""
+
+
+def _nodes(group: Group) -> str:
+    for verdict in group.notable:
+        moved = _finding(verdict, "quantize_nodes", "dequantize_nodes")
+        if moved is not None:
+            return f"{moved.field.replace('_', ' ')} {_old_new(moved)}"
+    return ""
+
+
+def _finding(verdict: Verdict, *fields: str) -> Finding | None:
+    return next((item for item in verdict.findings if item.field in fields), None)
+
+
+def _old_new(item: Finding) -> str:
+    return f"{number(item.field, item.old)} → {number(item.field, item.new)}"
+
+
+def _where(pair: Pair[OutputRow] | Pair[QuantizerRow]) -> str:
+    return pair.verdict.name
