@@ -1,7 +1,7 @@
 """The likely cause of what became of a row group, told from its rows alone, in one line.
 
-The first rule that applies speaks: what makes a comparison void comes before what changed in the graph, that before what
-changed in its ranges, and arithmetic is what is left when nothing else moved.
+The first rule that applies speaks: what makes a comparison void comes before what changed in the graph, that before
+what changed in its ranges, and arithmetic is what is left when nothing else moved.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ def _widening(old: QuantizerRow, new: QuantizerRow) -> float:
 
 def _measured_cause(group: Group) -> str:
     """What the rows say of themselves, where they did not say it before."""
-    for pair in (*group.outputs, *group.quantizers):
+    pairs: list[Pair[OutputRow] | Pair[QuantizerRow]] = [*group.outputs, *group.quantizers]
+    for pair in pairs:
         if pair.verdict.outcome is Outcome.OK or pair.new is None or not pair.new.cause:
             continue
         if pair.old is None or pair.old.cause != pair.new.cause:
