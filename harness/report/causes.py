@@ -14,6 +14,8 @@ from harness.report.phrases import number
 from harness.verdicts import Finding, Outcome, Verdict
 
 _STRUCTURE = ("dtype", "granularity", "axis", "mode", "role", "quant_min", "quant_max", "share_group")
+_RISE = 1e-3
+"""Rise of the clipped share that counts as clipping, as in the default tolerance."""
 _WORDS = {
     Cause.CLIPPING: "values are clipped",
     Cause.STEP_SIZE: "the range is wider than the values, so steps are coarse",
@@ -112,11 +114,12 @@ def _lost(verdict: Verdict) -> bool:
 
 def _range(group: Group) -> str:
     """The quantizer that clips more, or else the one whose range moved most."""
-    clipping = [pair for pair in group.quantizers if _clips_more(pair)]
+    risen = [(pair.old, pair.new) for pair in group.quantizers if pair.verdict.outcome is not Outcome.OK]
+    clipping = [(old, new) for old, new in risen if old and new and _clipped(new) - _clipped(old) > _RISE]
     if clipping:
-        worst = max(clipping, key=lambda pair: (pair.new and pair.new.clip_fraction) or 0.0)
-        finding = Finding("clip_fraction", worst.old and worst.old.clip_fraction, worst.new and worst.new.clip_fraction)
-        return f"{_where(worst)} clips {_old_new(finding)}"
+        old, new = max(clipping, key=lambda pair: _clipped(pair[1]))
+        shares = Finding("clip_fraction", old.clip_fraction, new.clip_fraction)
+        return f"{new.quantizer} clips {_old_new(shares)}"
     for old, new in moved_bounds(group):
         ratio = _widening(old, new)
         word = f"{ratio:.3g} times as wide" if ratio >= 1 else f"{1 / ratio:.3g} times narrower" if ratio else "empty"
@@ -124,11 +127,8 @@ def _range(group: Group) -> str:
     return ""
 
 
-def _clips_more(pair: Pair[QuantizerRow]) -> bool:
-    old, new = pair.old, pair.new
-    if pair.verdict.outcome is Outcome.OK or old is None or new is None:
-        return False
-    return (new.clip_fraction or 0.0) - (old.clip_fraction or 0.0) > 1e-3
+def _clipped(row: QuantizerRow) -> float:
+    return row.clip_fraction or 0.0
 
 
 def _widening(old: QuantizerRow, new: QuantizerRow) -> float:
