@@ -103,7 +103,20 @@ def load_run(folder: Path) -> Run:
     """A stored run; raises `TableError` if a file is missing or damaged."""
     file = folder / "run.json"
     try:
-        header = json.loads(file.read_text(encoding="utf-8"))
+        content = file.read_bytes()
+    except OSError as error:
+        raise TableError(f"{file}: cannot be read: {type(error).__name__}: {error}") from None
+    run = parse_header(folder, content)
+    run.outputs = table.parse(folder / "outputs.csv", OutputRow)
+    run.quantizers = table.parse(folder / "quantizers.csv", QuantizerRow)
+    return run
+
+
+def parse_header(folder: Path, content: bytes) -> Run:
+    """The run that the content of a `run.json` describes, without its rows; raises `TableError` if it is damaged."""
+    file = folder / "run.json"
+    try:
+        header = json.loads(content.decode("utf-8"))
         if header["schema"] != SCHEMA:
             raise TableError(f"{file}: schema {header['schema']}, this version reads {SCHEMA}; measure again")
         plan = Plan(
@@ -119,10 +132,8 @@ def load_run(folder: Path) -> Run:
             raise ValueError(f"status {run.status!r} or suite {plan.suite!r}")
         run.weights_source, run.seconds = header["weights_source"], header["seconds"]
         run.weight_hashes = header["weight_hashes"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TableError(f"{file}: cannot be read: {type(error).__name__}: {error}") from None
-    run.outputs = table.parse(folder / "outputs.csv", OutputRow)
-    run.quantizers = table.parse(folder / "quantizers.csv", QuantizerRow)
     return run
 
 
