@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import fields
+from operator import getitem
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -23,17 +24,19 @@ from harness.records import (
     QuantizerRow,
     QuantizerStatus,
     Role,
+    Row,
     Status,
+    rows_of_checked,
 )
 
 T = TypeVar("T", OutputRow, QuantizerRow)
 
 _CONFLICT_MARKERS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")
-_NEEDED: dict[tuple[str, str], tuple[str, ...]] = {
-    ("OutputRow", Status.MEASURED): ("sqnr_db",),
-    ("OutputRow", Status.EXACT): ("sqnr_db",),
-    ("OutputRow", Status.ZERO_SIGNAL): ("max_abs_err",),
-    ("QuantizerRow", QuantizerStatus.QUANTIZED): ("lo", "hi"),
+_NEEDED: dict[tuple[type[Row], str], tuple[str, ...]] = {
+    (OutputRow, Status.MEASURED): ("sqnr_db",),
+    (OutputRow, Status.EXACT): ("sqnr_db",),
+    (OutputRow, Status.ZERO_SIGNAL): ("max_abs_err",),
+    (QuantizerRow, QuantizerStatus.QUANTIZED): ("lo", "hi"),
 }
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
@@ -69,43 +72,46 @@ def _line(cells: list[Any]) -> str:
 
 
 def parse(path: Path, row_type: type[T]) -> list[T]:
-    """Rows of a CSV file; raises `TableError` naming file, line and column."""
+    """Rows of a CSV file; raises `TableError` naming file, line and column of the first thing that is wrong."""
     text = _read(path)
     _check_lines(path, text)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    kinds = {name: _kind(hint) for name, hint in get_type_hints(row_type).items()}
-    rows: list[T] = []
-    seen: dict[tuple[str, ...], int] = {}
+    lines: list[tuple[Any, ...]] = []
+    numbers: list[int] = []
+    names: list[str] = []
+    broken: _LineError | csv.Error | None = None
     try:
-        columns = _header(path, next(reader, []), row_type)
+        names = _header(path, next(reader, []), row_type)
+        hints = get_type_hints(row_type)
+        columns = [_Column(row_type, name, hints[name]) for name in names]
         for cells in reader:
-            where = f"{path}:{reader.line_num}"
             if len(cells) != len(columns):
-                raise TableError(
-                    f"{where}: {len(cells)} cells, the header has {len(columns)}; is the line cut off? Restore the "
-                    "file from git, or measure again and accept"
+                raise _LineError(
+                    f"{len(cells)} cells, the header has {len(columns)}; is the line cut off? Restore the file from "
+                    "git, or measure again and accept"
                 )
-            values: dict[str, Any] = {
-                name: _cell(f"{where}: column {name}", cell, kinds[name], row_type, name)
-                for name, cell in zip(columns, cells, strict=True)
-            }
-            row = row_type(**values)
-            _check_complete(where, row)
-            if row.key in seen:
-                raise TableError(f"{where}: duplicate key {'/'.join(row.key)}, first on line {seen[row.key]}")
-            seen[row.key] = reader.line_num
-            rows.append(row)
-    except csv.Error as error:
-        raise TableError(f"{path}:{reader.line_num}: {error}") from None
+            lines.append(tuple(map(getitem, columns, cells)))
+            numbers.append(reader.line_num)
+    except (_LineError, csv.Error) as error:
+        broken = error
+    rows = rows_of_checked(row_type, names, lines)
+    _check_rows(path, rows, numbers)
+    if broken is not None:
+        raise TableError(f"{path}:{reader.line_num}: {broken}")
     return rows
 
 
-def _check_complete(where: str, row: OutputRow | QuantizerRow) -> None:
-    """A blanked cell would switch its check off, so a measured row has the numbers it is judged by."""
-    needed = _NEEDED.get((type(row).__name__, row.status), ())
-    absent = [name for name in needed if getattr(row, name) is None]
-    if absent:
-        raise TableError(f"{where}: column {absent[0]}: empty, but the row's status is {row.status}")
+def _check_rows(path: Path, rows: list[T], numbers: list[int]) -> None:
+    """Of each key one row. A blanked cell would switch its check off, so a measured row has what it is judged by."""
+    seen: dict[tuple[str, ...], int] = {}
+    for row, number in zip(rows, numbers, strict=True):
+        for name in _NEEDED.get((type(row), row.status), ()):
+            if getattr(row, name) is None:
+                raise TableError(f"{path}:{number}: column {name}: empty, but the row's status is {row.status}")
+        key = row.key
+        if key in seen:
+            raise TableError(f"{path}:{number}: duplicate key {'/'.join(key)}, first on line {seen[key]}")
+        seen[key] = number
 
 
 def _read(path: Path) -> str:
@@ -150,27 +156,39 @@ def _header(path: Path, columns: list[str], row_type: type[T]) -> list[str]:
     return columns
 
 
-def _kind(hint: object) -> tuple[type, bool]:
-    """(type, may be empty) of an annotated field."""
-    options = get_args(hint)
-    return (options[0], True) if options else (hint, hint is str)  # type: ignore[return-value]
+class _LineError(Exception):
+    """What is wrong in a line, without its place."""
 
 
-def _cell(where: str, cell: str, kind: tuple[type, bool], row_type: type, name: str) -> float | int | str | None:
-    wanted, optional = kind
-    if wanted is str:
-        allowed = _VOCABULARY.get((row_type, name))
-        if allowed is not None and cell not in allowed:
-            raise TableError(f"{where}: {cell!r} is not one of {', '.join(sorted(allowed))}")
+class _Column(dict[str, float | int | str | None]):
+    """The values of a column by their text. Columns repeat a few spellings; each is checked where it first appears."""
+
+    def __init__(self, row_type: type[Row], name: str, hint: object) -> None:
+        options = get_args(hint)  # of a number that may be absent; words may be empty without
+        super().__init__({"": None} if options else {})
+        self.name = name
+        self.type = options[0] if options else hint
+        self.vocabulary = _VOCABULARY.get((row_type, name))
+
+    def __missing__(self, cell: str) -> float | int | str:
+        value = self[cell] = self._word(cell) if self.type is str else self._number(cell)
+        return value
+
+    def _word(self, cell: str) -> str:
+        if self.vocabulary is not None and cell not in self.vocabulary:
+            raise self._error(cell, f" is not one of {', '.join(sorted(self.vocabulary))}")
         return cell
-    if cell == "" and optional:
-        return None
-    spelling = _INTEGER if wanted is int else _NUMBER
-    if cell.lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        raise TableError(f"{where}: {cell!r}; a stored number is finite or empty")
-    if not spelling.fullmatch(cell):
-        raise TableError(f"{where}: {cell!r} is not a{'n integer' if wanted is int else ' number'}")
-    value: float | int = wanted(cell)
-    if abs(value) > (_LARGEST_INTEGER if wanted is int else sys.float_info.max):
-        raise TableError(f"{where}: {cell!r} is out of range; a stored number is finite or empty")
-    return value
+
+    def _number(self, cell: str) -> float | int:
+        whole = self.type is int
+        if not (_INTEGER if whole else _NUMBER).fullmatch(cell):
+            if cell.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+                raise self._error(cell, "; a stored number is finite or empty")
+            raise self._error(cell, " is not an integer" if whole else " is not a number")
+        value = int(cell) if whole else float(cell)
+        if abs(value) > (_LARGEST_INTEGER if whole else sys.float_info.max):
+            raise self._error(cell, " is out of range; a stored number is finite or empty")
+        return value
+
+    def _error(self, cell: str, what: str) -> _LineError:
+        return _LineError(f"column {self.name}: {cell!r}{what}")
