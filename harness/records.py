@@ -6,11 +6,9 @@ Nothing here computes, reads or writes; every other module of the harness may im
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, TypeVar
 
 SQNR_CAP_DB = 160.0
 """SQNR of two equal tensors: float64 sums of float32 values resolve no more."""
@@ -261,18 +259,6 @@ def failed_rows(
 
 
 Row = OutputRow | QuantizerRow
-_R = TypeVar("_R", OutputRow, QuantizerRow)
-
-
-def rows_of_checked(row_type: type[_R], names: Iterable[str], lines: Sequence[Sequence[Any]]) -> list[_R]:
-    """Rows of lines of values that are known to be good, in the order of `names`, which are all fields.
-
-    The constructor's rows without its checks, filled column by column: a third of the time.
-    """
-    rows = [object.__new__(row_type) for _ in lines]
-    for name, column in zip(names, zip(*lines, strict=True), strict=False):  # without lines there are no columns
-        deque(map(getattr(row_type, name).__set__, rows, column), maxlen=0)
-    return rows
 
 
 def is_known_failure(old: OutputRow | None, new: OutputRow) -> bool:
