@@ -1,0 +1,155 @@
+"""The verb `history`: collect stored runs into one table, find the steps in it, and say both."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness import baseline as baselines
+from harness import history
+from harness.errors import NoBaselineError, TableError
+from harness.history_sources import collect
+from harness.records import OutputRow, Status
+from harness.report.text import visible
+from harness.steps import Allowance, Step, find_steps
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE = "history.parquet"
+_MOST_LINES = 20
+
+
+class Remembered(NamedTuple):
+    """A history, the steps in it (worst first), what could not be taken, and how many runs were new to it."""
+
+    frame: pd.DataFrame
+    steps: list[Step]
+    notes: list[str]
+    new: int
+
+
+def history_file(workspace: Workspace, into: Path | None = None) -> Path:
+    """Where the history lies: `into`, or history.parquet among the reports."""
+    return into or workspace.reports / FILE
+
+
+def remember(workspace: Workspace, sources: Sequence[Path] = (), into: Path | None = None) -> Remembered:
+    """Collect the runs of `sources` (default: the reports) into the history, and find its steps.
+
+    Raises `UsageError` for a source that does not exist, a file that cannot be written or a package that is not
+    installed, and `TableError` for a file that is no history; the file is then as it was.
+    """
+    file = history_file(workspace, into)
+    if not sources and workspace.reports.is_dir():
+        sources = [workspace.reports]
+    runs, notes = collect(sources, history.known_ids(file))
+    new = history.append(file, runs) if runs else 0
+    frame = history.read(file) if file.exists() else history.empty()
+    steps = find_steps(frame, allowance(workspace, frame, notes))
+    return Remembered(frame, steps, notes, new)
+
+
+def allowance(workspace: Workspace, frame: pd.DataFrame, notes: list[str]) -> Allowance:
+    """By a row's key, the drop that the gate allows it: the settings', raised by the row's own noise floor.
+
+    Of several suites that measured a row the strictest counts. The noise floors are those of this machine's baselines,
+    read when first asked for; `notes` gets a line if they cannot be read.
+    """
+    measured_by = frame.groupby(list(history.KEY))["suite"].unique().to_dict()
+    today = datetime.date.today()
+
+    @cache
+    def noise_floors() -> dict[tuple[str, ...], float]:
+        try:
+            accepted = baselines.read(workspace.platform_baselines).outputs
+        except NoBaselineError:
+            return {}
+        except TableError as error:
+            notes.append(f"no noise floors: {error}")
+            return {}
+        return {key: row.noise_db or 0.0 for key, row in accepted.items()}
+
+    def allowed(key: tuple[str, ...]) -> float:
+        model, size, weights, flow, variant, point, output = key
+        row = OutputRow(model, size, weights, flow, variant, point, output, Status.MEASURED)
+        tolerances = [workspace.settings.tolerance_for(row, suite, today) for suite in measured_by[key]]
+        noise_db = noise_floors().get(key, 0.0)
+        return min(max(item.sqnr_drop_db, item.noise_multiple * noise_db) for item in tolerances)
+
+    return allowed
+
+
+def print_history(console: Console, remembered: Remembered, file: Path, most: int = _MOST_LINES) -> None:
+    """How many runs and which span, the steps, and what could not be taken."""
+    from harness.report.history_frames import steps_frame
+
+    frame, steps, notes, new = remembered
+    for note in notes[:most]:
+        console.print(f"note: {escape(visible(note))}", soft_wrap=True, highlight=False)
+    if len(notes) > most:
+        console.print(f"... and {len(notes) - most} more notes", highlight=False)
+    if steps:
+        _print_steps(console, steps_frame(steps[:most]))
+    if len(steps) > most:
+        console.print(f"... and {len(steps) - most} more steps: --json has all", highlight=False)
+    runs, first, last = _span(frame)
+    if runs:
+        text = f"{_count(runs, 'run')} ({new} new), {first:%Y-%m-%d} to {last:%Y-%m-%d}, {_count(len(steps), 'step')}"
+    else:
+        text = "no finished run found, start with `sqnr run`"
+    console.print(f"{text}: {escape(visible(file))}", soft_wrap=True, highlight=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _print_steps(console: Console, shown: pd.DataFrame) -> None:
+    table = Table(title="Steps in SQNR, worst first", title_justify="left")
+    for column in shown.columns:
+        table.add_column(column, justify="right" if column == "change" else "left", overflow="fold")
+    for line in shown.itertuples(index=False):
+        table.add_row(*(escape(cell) for cell in line))
+    console.print(table)
+
+
+def as_json(remembered: Remembered, file: Path) -> str:
+    """The same for programs: numbers exact, times in ISO 8601, null where there is none."""
+    frame, steps, notes, new = remembered
+    runs, first, last = _span(frame)
+    content = {
+        "file": str(file),
+        "runs": runs,
+        "new": new,
+        "first": first.isoformat() if runs else None,
+        "last": last.isoformat() if runs else None,
+        "steps": [_plain(step) for step in steps],
+        "notes": notes,
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    names = ("model", "size", "weights", "flow", "variant")
+    own = ("point", "output", "kind", "run", "run_id", "before", "old_db", "new_db", "change_db", "status", "platform")
+    return {
+        **{name: getattr(step.case, name) for name in names},
+        **{name: getattr(step, name) for name in (*own, "pinned")},
+        "started": step.started.isoformat(),
+        "stack_changes": list(step.stack_changes),
+    }
+
+
+def _span(frame: pd.DataFrame) -> tuple[int, Any, Any]:
+    """How many runs, and when the first and the last began."""
+    return frame["run_id"].nunique(), frame["started"].min(), frame["started"].max()
