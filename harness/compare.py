@@ -54,7 +54,7 @@ def compare(
 ) -> list[Verdict]:
     """Verdicts on all rows of either side, worst first; baseline rows out of scope are left alone."""
     judged = []
-    for verdict, row in _join(baseline, measured, in_scope, lambda row: settings.tolerance_for(row, suite, today)):
+    for verdict, row in _join(baseline, measured, in_scope, settings.tolerances(suite, today)):
         waiver = settings.waiver_for(row, today) if verdict.outcome is not Outcome.OK else None
         judged.append(replace(verdict, waived=waiver.reason) if waiver else verdict)
     return sorted(judged, key=lambda v: (WORST_FIRST.index(v.outcome), -v.loss_db, v.case, v.kind, v.label))
@@ -69,12 +69,12 @@ def _join(
         row = new or old
         if row is not None and (new is not None or in_scope(row.case)):
             yield _judge_output(old, new, tolerance_for(row), row.case in repaired), row
-    graphs, accepted = _known_graphs(measured), _known_graphs(baseline)
+    known_graphs = _known_graphs(measured) & _known_graphs(baseline)
     for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
         before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
         quantizer = after or before
         if quantizer is not None and (after is not None or in_scope(quantizer.case)):
-            both_known = (quantizer.case, quantizer.point) in graphs & accepted
+            both_known = (quantizer.case, quantizer.point) in known_graphs
             yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -60,6 +60,9 @@ class Suite(_Settings):
     tolerance: Mapping[str, Amount] = {}
 
 
+_KEY = ("model", "size", "weights", "flow", "variant", "point", "output", "quantizer")
+
+
 class _Match(_Settings):
     model: str = "*"
     size: str = "*"
@@ -78,12 +81,15 @@ class _Match(_Settings):
         foreign = "quantizer" if isinstance(row, OutputRow) else "output"
         if getattr(self, foreign) != "*":
             return False
-        names = {"model", "size", "weights", "flow", "variant", "point", "output", "quantizer"} - {foreign}
         # By name or by pattern: the harness's own `cat.tensors[0]` would not match itself as a pattern.
         return all(
             getattr(row, name) == getattr(self, name) or fnmatchcase(getattr(row, name), getattr(self, name))
-            for name in names
+            for name in self.named()
         )
+
+    def named(self) -> list[str]:
+        """The parts of a row's key that a pattern is given for; it fits whatever the others are."""
+        return [name for name in _KEY if getattr(self, name) != "*"]
 
     def expired(self, today: datetime.date) -> bool:
         """Whether `until` has passed; the day itself still counts."""
@@ -128,6 +134,19 @@ class Settings(_Settings):
         layers: list[Mapping[str, float]] = [self.all_suites()[suite].tolerance] if suite in self.all_suites() else []
         layers += [item.tolerance for item in self.override if item.matches(row) and not item.expired(today)]
         return self.tolerance.model_copy(update={key: value for layer in layers for key, value in layer.items()})
+
+    def tolerances(self, suite: str, today: datetime.date) -> Callable[[Row], Tolerance]:
+        """`tolerance_for`, worked out once for all rows that no override tells apart."""
+        telling = sorted({name for item in self.override for name in item.named()})
+        known: dict[tuple[object, ...], Tolerance] = {}
+
+        def tolerance(row: Row) -> Tolerance:
+            alike = (type(row), *(getattr(row, name, None) for name in telling))
+            if alike not in known:
+                known[alike] = self.tolerance_for(row, suite, today)
+            return known[alike]
+
+        return tolerance
 
     def waiver_for(self, row: Row, today: datetime.date) -> Waiver | None:
         """The first waiver that covers a row and has not expired."""
