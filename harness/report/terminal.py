@@ -10,7 +10,6 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from harness.accept import Proposal
 from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import OutputRow
@@ -19,6 +18,8 @@ from harness.verdicts import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from harness.accept import Proposal  # brings the measuring processes with it
 
 _COLOURS = {
     Outcome.OK: "green",
