@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from operator import attrgetter
 
 import pandas as pd
 
@@ -19,7 +19,9 @@ _QUANTIZED = (Point.CONVERTED, Point.LOWERED)
 
 def sqnr_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
     """SQNR of released code in dB as text: a line for each flow and point, a column for each model and output."""
-    frame = pd.DataFrame([asdict(row) for row in rows if row.point in _QUANTIZED and row.variant == RELEASED])
+    shown = [row for row in rows if row.point in _QUANTIZED and row.variant == RELEASED]
+    names = ["model", "size", "flow", "point", "output", "status", "sqnr_db"]
+    frame = pd.DataFrame.from_records(list(map(attrgetter(*names), shown)), columns=names)
     if frame.empty:
         return pd.DataFrame()
     frame["line"] = frame["flow"].where(frame["point"] == Point.CONVERTED, frame["flow"] + " " + frame["point"])
