@@ -130,7 +130,7 @@ def _compare_with(session: nox.Session, ref: str, selection: list[str]) -> None:
         there = tree / here.relative_to(top)
         its_reports = _reports(session, there, tree, f"{ref} ({commit[:12]})")
         measured = _measure(session, there, tree, _base_python(session, top, tree), its_reports, *selection)
-        base = reports / "base" / measured.name  # not among the head's: no latest run, and no point of a history
+        base = reports / "base" / measured.name  # apart from the head's: it is never the latest run
         base.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(measured, base)
     session.log("head: the working tree")

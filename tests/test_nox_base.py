@@ -169,3 +169,18 @@ def test_an_existing_environment_without_python_is_one_line(repository):
     found = nox(repository, "-s", "gate", SQNR_NOX_BIN=str(repository))
     assert (found.returncode, "no python in that folder" in found.stdout) == (1, True), found.stdout
     assert "Traceback" not in found.stdout
+
+
+def test_another_stack_in_an_existing_environment_is_said_or_has_its_own(repository, tmp_path):
+    """Only constraints.txt differs; the base's own environment is a program here that tells where it was called."""
+    (repository / "constraints.txt").write_text("torch==1.0\n")
+    shared = nox(repository, "-s", "gate", "--", "--base", "main", "-m", "nobody")
+    assert "the base declares another stack" in shared.stdout
+    program = tmp_path / "own" / "sqnr"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "called with $* in $PWD"\nexit 3\n')
+    program.chmod(0o755)
+    own = nox(repository, "-s", "gate", "--", "--base", "main", "-m", "nobody", SQNR_NOX_BASE_BIN=str(program.parent))
+    tree = REPOSITORY / ".nox" / "base" / git(repository, "rev-parse", "main")[:12]
+    assert f"called with run -m nobody in {tree}" in own.stdout, own.stdout
+    assert "the base declares another stack" not in own.stdout
