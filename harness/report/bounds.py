@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.records import RELEASED, QuantizerRow, QuantizerStatus
-from harness.report.order import natural, point_order, variant_order
+from harness.report.order import natural, point_order, storable, variant_order
 
 MOVED = 0.01
 """A range moved if either bound did by more than this share of the larger released bound."""
@@ -44,7 +44,7 @@ def moved_ranges(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     released = frame["variant"] == RELEASED
     where = [name for name in _KEY if name != "variant"]
     pairs = frame[~released].merge(frame[released], on=where, suffixes=("", "_released"))
-    change = np.fmax((pairs["lo_released"] - pairs["lo"]).abs(), (pairs["hi_released"] - pairs["hi"]).abs())
+    change = np.maximum((pairs["lo_released"] - pairs["lo"]).abs(), (pairs["hi_released"] - pairs["hi"]).abs())
     both = pairs[["lo", "hi", "lo_released", "hi_released"]].notna().all(axis=1)
     moved = change > MOVED * pairs["bound_released"]
     moved = moved.where(both, pairs["status"] != pairs["status_released"])
@@ -61,10 +61,14 @@ def moved_bounds(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
 def _frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     """Rows as columns, with `bound` and `absmax`; of two rows with one key the last."""
     names = [*_KEY, *_TEXT, *_NUMBERS]
-    frame = pd.DataFrame.from_records(list(map(attrgetter(*names), rows)), columns=names)
-    frame = frame.astype(dict.fromkeys(_NUMBERS, float)).drop_duplicates(_KEY, keep="last")
-    frame["bound"] = np.fmax(frame["lo"].abs(), frame["hi"].abs())
-    frame["absmax"] = np.fmax(frame["observed_lo"].abs(), frame["observed_hi"].abs())
+    columns = dict(zip(names, zip(*map(attrgetter(*names), rows), strict=True), strict=False)) or dict.fromkeys(
+        names, ()
+    )
+    texts = {name: pd.Series(map(storable, columns[name]), dtype=str) for name in (*_KEY, *_TEXT)}
+    numbers = {name: pd.Series(columns[name], dtype=float) for name in _NUMBERS}
+    frame = pd.DataFrame(texts | numbers).drop_duplicates(_KEY, keep="last")
+    frame["bound"] = np.maximum(frame["lo"].abs(), frame["hi"].abs())
+    frame["absmax"] = np.maximum(frame["observed_lo"].abs(), frame["observed_hi"].abs())
     return frame
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from harness.records import FAILED, RELEASED, FixState, OutputRow, Status, always_fails
-from harness.report.order import natural, point_order, variant_order
+from harness.report.order import natural, point_order, storable, variant_order
 
 LEGEND = {
     "=": "inert: the fix changed no qparam, node or output here",
@@ -66,7 +66,8 @@ def _cells(
         level, gain = _level(row), _gain(released, row)
         mark = _mark(row)
         text = " ".join(filter(None, (mark, _value(row))))
-        yield [name, row.flow, row.variant, row.point, level, gain, mark, text, _hover(name, row, released, gain)]
+        where = [storable(part) for part in (name, row.flow, row.variant, row.point)]
+        yield [*where, level, gain, mark, text, storable(_hover(name, row, released, gain))]
 
 
 def _subject(row: OutputRow) -> tuple[str, ...]:
