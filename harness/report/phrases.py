@@ -68,6 +68,11 @@ def finding(item: Finding) -> str:
     return f"{text}, allowed drop {number(item.field, item.allowed)}"
 
 
+def old_new(item: Finding) -> str:
+    """`39.17 dB → 37.66 dB`."""
+    return f"{number(item.field, item.old)} → {number(item.field, item.new)}"
+
+
 def verdict(item: Verdict) -> str:
     """One line: where, what, the numbers."""
     where = f"{item.case} {item.label}"

@@ -1,0 +1,174 @@
+"""The HTML report: one file that opens offline, of a judged run, of two runs, or of a history of runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from harness import __version__
+from harness.errors import ExitCode
+from harness.judge import Judgement
+from harness.records import Case
+from harness.report import assets, figures, page, phrases
+from harness.report.bounds import moved_bounds, range_frame
+from harness.report.changes import changes
+from harness.report.figures import Figure
+from harness.report.fix_matrix import LEGEND, fix_matrix
+from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes
+from harness.report.groups import groups
+from harness.report.levels import level_frame
+from harness.report.order import natural
+from harness.report.terminal import MEANING
+from harness.report.text import revealed, visible
+from harness.store import Run
+from harness.verdicts import Outcome
+
+_LEAST_MOVED = 2
+"""From so many moved bounds on they are worth a figure; the table has all."""
+_SIGNS = {ExitCode.OK: "✓", ExitCode.STALE: "▲"}
+_TONES = {ExitCode.OK: "good", ExitCode.STALE: "note"}
+
+
+@dataclass(slots=True)
+class _Data:
+    """What the page's script draws: figures by name, and the rows of tables too long to be laid out at once."""
+
+    figures: dict[str, Figure] = field(default_factory=dict)
+    tables: dict[str, list[list[Any]]] = field(default_factory=dict)
+
+    def add(self, name: str, figure: Figure) -> str:
+        """Keep a figure; returns its name, for the template."""
+        self.figures[name] = figure
+        return name
+
+
+def render(run: Run, judgement: Judgement) -> str:
+    """The page of a judged run. Raises `UsageError` if the extra `report` is not installed."""
+    found = groups(run, judgement)
+    names = page.anchors(group.case for group in found)
+    data = _Data()
+    outcomes = Counter(verdict.outcome for verdict in judgement.verdicts)
+    matrix = fix_matrix(run.outputs)
+    context = {
+        "title": f"{_SIGNS.get(judgement.exit_code, '✗')} Numerical accuracy: {run.name}",
+        "kicker": "Numerical accuracy of quantized models",
+        "verdict_sign": _SIGNS.get(judgement.exit_code, "✗"),
+        "run": run,
+        "judgement": judgement,
+        "meaning": MEANING[judgement.exit_code],
+        "exit_code": int(judgement.exit_code),
+        "tone": _TONES.get(judgement.exit_code, "bad"),
+        "counts": [(phrases.SYMBOLS[one], one.value, outcomes[one]) for one in Outcome if outcomes[one]],
+        "waived": sum(1 for verdict in judgement.verdicts if verdict.waived),
+        "command": phrases.accept_command(v for v in judgement.verdicts if v.outcome is not Outcome.OK),
+        "changes": changes(found),
+        "anchors": names,
+        "failures": page.failures(run, found, names),
+        "matrix": "" if matrix.empty else data.add("fix-matrix", figures.matrix_figure(matrix)),
+        "legend": LEGEND,
+        "fixes": _table(fix_frame(run.outputs)),
+        "idle": idle_fixes(run.outputs),
+        "moved": _moved(run, data),
+        "moved_table": _table(bounds_frame(run.quantizers)),
+        "bars": _bars(found, data),
+        "cases": page.case_views(found, names),
+        "ranges": _ranges(run, data, names),
+        "coverage": _table(coverage_frame(run.quantizers)),
+        "quantizers": _quantizers(run, judgement, data, names),
+        "settings": page.settings(run, judgement),
+    }
+    context["sections"] = [
+        ("changes", "What changed"),
+        *([("failures", "Failures")] if context["failures"] else []),
+        ("fixes", "Fixes"),
+        ("outputs", "Outputs"),
+        ("cases", "Cases"),
+        ("quantizers", "Quantizers"),
+        ("environment", "Environment"),
+    ]
+    context["history"] = None
+    return _lay_out("report.html.j2", context, data)
+
+
+def _lay_out(template: str, context: dict[str, Any], data: _Data) -> str:
+    assets.require()
+    import jinja2
+    from markupsafe import Markup, escape
+
+    loader = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
+    )
+    loader.filters["asis"] = lambda line: Markup(revealed(str(escape(line))))
+    loader.globals.update(version=__version__, style=assets.own("report.css"), script=assets.own("report.js"))
+    packed = {**assets.libraries(), "data": assets.pack_json({"figures": data.figures, "tables": data.tables})}
+    return loader.get_template(template).render(**context, packed=packed)
+
+
+def _table(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of a frame."""
+    return [str(name) for name in frame.columns], frame.astype(str).to_numpy().tolist()
+
+
+def _moved(run: Run, data: _Data) -> list[tuple[str, str]]:
+    """(title, figure) of each fix that moved several range bounds, ConvNeXt's LayerScales under `nncf-mul` say."""
+    found: list[tuple[str, str]] = []
+    keys = ["model", "size", "weights", "flow", "variant", "point"]
+    for key, lines in moved_bounds(run.quantizers).groupby(keys, sort=False):
+        model, size, weights, flow, variant, point = key
+        if len(lines) >= _LEAST_MOVED:
+            title = f"{Case(model, size, weights, flow, variant)}, {point}: {len(lines)} range bounds moved"
+            found.append((title, data.add(f"moved-{len(found)}", figures.moved_figure(lines))))
+    return found
+
+
+def _bars(found: Any, data: _Data) -> list[tuple[str, str]]:
+    """(title, figure) of each output of each model, before and after."""
+    return [
+        (str(title), data.add(f"bars-{index}", figures.bars_figure(lines)))
+        for index, (title, lines) in enumerate(level_frame(found).groupby("title", sort=False))
+    ]
+
+
+def _ranges(run: Run, data: _Data, names: dict[Case, str]) -> dict[str, list[tuple[str, str]]]:
+    """(title, figure) of the quantizers of each case and point, by the case's anchor."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    keys = ["model", "size", "weights", "flow", "variant", "point"]
+    for (*case, point), lines in range_frame(run.quantizers).groupby(keys, sort=False):
+        anchor = names[Case(*case)]
+        figure = data.add(f"range-{anchor}-{point}", figures.range_figure(lines))
+        found.setdefault(anchor, []).append((point, figure))
+    return found
+
+
+def _quantizers(run: Run, judgement: Judgement, data: _Data, names: dict[Case, str]) -> int:
+    """Keep the rows of all quantizers for the page's largest table; returns how many there are."""
+    signs = {
+        verdict.key: f"{phrases.SYMBOLS[verdict.outcome]} {verdict.outcome}"
+        for verdict in judgement.verdicts
+        if verdict.kind == "quantizer"
+    }
+    rows = sorted(run.quantizers, key=lambda row: (row.case, row.point, natural(row.quantizer)))
+    data.tables["quantizers"] = [
+        [
+            names[row.case],
+            visible(row.case),
+            row.point,
+            visible(row.quantizer),
+            " ".join(filter(None, (row.role, row.mode, row.dtype, row.granularity))),
+            *(figures.significant(value, 5) for value in (row.lo, row.hi, row.observed_lo, row.observed_hi)),
+            figures.significant(None if row.clip_fraction is None else 100 * row.clip_fraction, 3),
+            figures.significant(row.sqnr_db, 4),
+            row.cause or ("" if row.status == "quantized" else row.status),
+            signs.get(row.key, ""),
+        ]
+        for row in rows
+    ]
+    return len(rows)

@@ -1,0 +1,168 @@
+"""What the HTML report says, as text that is ready to be laid out: failures, cases, environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.judge import Judgement
+from harness.records import FAILED, Case, released_of
+from harness.report import phrases
+from harness.report.changes import Level, level, siblings
+from harness.report.groups import Group
+from harness.report.logs import log_of
+from harness.report.order import natural, point_order, variant_order
+from harness.store import Run
+from harness.verdicts import Outcome
+
+_MOST_FINDINGS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One stage that failed with one error, of a case and of its other variants, and the end of its log."""
+
+    case: str
+    others: tuple[str, ...]
+    anchor: str
+    points: str
+    stage: str
+    error: str
+    known: bool
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseView:
+    """Everything about one case."""
+
+    case: str
+    anchor: str
+    subject: str
+    flow: str
+    variant: str
+    sign: str
+    outcome: str
+    headline: str
+    levels: tuple[Level, ...]
+    findings: tuple[str, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One fact of the environment, before and now."""
+
+    what: str
+    before: str
+    now: str
+    differs: bool
+
+
+def anchors(cases: Iterable[Case]) -> dict[Case, str]:
+    """An address within the page for each case, readable, and distinct whatever the names are."""
+    found: dict[Case, str] = {}
+    for case in sorted(set(cases)):
+        words = str(case).replace("+", " with ")
+        slug = "case-" + (re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "unnamed")
+        found[case] = slug if slug not in found.values() else f"{slug}--{len(found)}"
+    return found
+
+
+def failures(run: Run, groups: Iterable[Group], names: dict[Case, str]) -> list[Failure]:
+    """One entry for each model, flow, stage and error, those that are no known failures first."""
+    found: dict[tuple[bool, Case, str, str], list[Group]] = {}
+    for group in groups:
+        for pair in group.outputs:
+            if pair.new is not None and pair.new.status.startswith(FAILED):
+                known = pair.verdict.outcome is Outcome.OK
+                key = (known, released_of(group.case), pair.new.status.removeprefix(FAILED), pair.new.error)
+                found.setdefault(key, []).append(group)
+    return [_failure(run, key, members, names) for key, members in sorted(found.items(), key=lambda item: item[0])]
+
+
+def _failure(run: Run, key: tuple[bool, Case, str, str], groups: list[Group], names: dict[Case, str]) -> Failure:
+    known, _, stage, error = key
+    first, *others = sorted({group.case for group in groups}, key=_case_order)
+    return Failure(
+        case=str(first),
+        others=tuple(case.variant for case in others),
+        anchor=names[first],
+        points=", ".join(sorted({group.point for group in groups}, key=point_order)),
+        stage=stage,
+        error=error,
+        known=known,
+        log=tuple(log_of(run, first).splitlines()),
+    )
+
+
+def case_views(groups: list[Group], names: dict[Case, str]) -> dict[str, list[CaseView]]:
+    """All cases by model, size and weights, in natural order."""
+    found: dict[str, list[CaseView]] = {}
+    by_case = siblings(groups)
+    for case in sorted(by_case, key=_case_order):
+        ordered = sorted(by_case[case].values(), key=lambda group: point_order(group.point))
+        view = _case_view(case, names[case], ordered)
+        found.setdefault(view.subject, []).append(view)
+    return found
+
+
+def _case_order(case: Case) -> Any:
+    return natural(case.model), case.size, case.weights, natural(case.flow), variant_order(case.variant)
+
+
+def _case_view(case: Case, anchor: str, groups: list[Group]) -> CaseView:
+    worst = min(groups, key=lambda group: group.rank)
+    findings = [
+        f"{phrases.SYMBOLS[item.outcome]} {phrases.verdict(item).removeprefix(f'{case} ')}"
+        for group in groups
+        for item in group.notable
+        if item.kind == "quantizer"
+    ]
+    return CaseView(
+        case=str(case),
+        anchor=anchor,
+        subject=f"{case.model}/{case.size}/{case.weights}",
+        flow=case.flow,
+        variant=case.variant,
+        sign=phrases.SYMBOLS[worst.outcome],
+        outcome=worst.outcome,
+        headline=", ".join(f"{pair.verdict.name} {phrases.row_value(pair.new)}" for pair in groups[-1].outputs),
+        levels=tuple(level(pair) for group in groups for pair in group.outputs),
+        findings=tuple(findings[:_MOST_FINDINGS]),
+        more=max(0, len(findings) - _MOST_FINDINGS),
+    )
+
+
+def settings(run: Run, judgement: Judgement) -> list[Setting]:
+    """The environment of a run beside that of what it is judged by."""
+    now = _flat(run.environment)
+    before: dict[str, list[str]] = {}
+    for environment in judgement.before.environments:
+        for what, value in _flat(environment).items():
+            if value not in before.setdefault(what, []):
+                before[what].append(value)
+    names = sorted(
+        now.keys() | before.keys(), key=lambda what: (what not in now, list(now).index(what) if what in now else 0)
+    )
+    return [
+        Setting(
+            what,
+            ", ".join(before.get(what, ())),
+            now.get(what, "not installed"),
+            what in before and [now.get(what)] != before[what],
+        )
+        for what in names
+    ]
+
+
+def _flat(environment: Any) -> dict[str, str]:
+    """Facts by name; those of the stack and the pins by their own."""
+    facts: dict[str, str] = {}
+    for name, value in environment.items():
+        facts |= (
+            {str(key): str(inner) for key, inner in value.items()} if isinstance(value, dict) else {name: str(value)}
+        )
+    return facts
