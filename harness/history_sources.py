@@ -52,11 +52,14 @@ class _InMemory:
         return self.name
 
 
-def collect(sources: Iterable[Path], known: Collection[str] = ()) -> tuple[list[StoredRun], list[str]]:
+def collect(
+    sources: Iterable[Path], known: Collection[str] = (), leave_out: Collection[Path] = ()
+) -> tuple[list[StoredRun], list[str]]:
     """The finished runs in `sources`, oldest first, each once, and a note for each that could not be taken.
 
     A source is a run's folder, any folder above, or a zip archive; zip archives in folders are read as well. Runs whose
-    identity is in `known` are left out without a note. Raises `UsageError` for a source that does not exist.
+    identity is in `known` are left out without a note, and so are the folders `leave_out` inside a source. Raises
+    `UsageError` for a source that does not exist.
     """
     runs: dict[str, StoredRun] = {}
     notes: list[str] = []
@@ -64,7 +67,7 @@ def collect(sources: Iterable[Path], known: Collection[str] = ()) -> tuple[list[
         if not source.exists():
             raise UsageError(f"{source}: no such folder or archive")
         before, places = len(notes), 0
-        for place in _places(source, notes):
+        for place in _places(source, leave_out, notes):
             places += 1
             try:
                 stored = _load(place, {*known, *runs})
@@ -98,14 +101,14 @@ def _load(place: _Place, known: Collection[str]) -> StoredRun | None:
     return StoredRun(run_id, started, run)
 
 
-def _places(source: Path, notes: list[str]) -> Iterator[_Place]:
+def _places(source: Path, leave_out: Collection[Path], notes: list[str]) -> Iterator[_Place]:
     if not source.is_dir():
         yield from _in_archive(source, notes)
         return
     unreadable: list[OSError] = []
     for name, folders, files in os.walk(source, onerror=unreadable.append):
-        folders.sort()
         folder = Path(name)
+        folders[:] = sorted(inner for inner in folders if folder / inner not in leave_out)
         if _HEADER in files:
             # A run is called by its folder's name, also where it is given as `.`
             yield _Place(folder if folder.name else folder.resolve(), _reader(folder))

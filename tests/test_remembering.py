@@ -57,6 +57,13 @@ def test_again_nothing_is_new_and_runs_that_are_gone_stay_remembered(workspace: 
     assert again.steps == first.steps
 
 
+def test_runs_of_a_base_are_no_points_of_the_history_unless_asked_for(workspace: Workspace) -> None:
+    save_runs(workspace, [40.0])
+    run_of(workspace.reports / "base" / "old-code", output_row(sqnr_db=20.0)).save()
+    assert remember(workspace).frame["run"].tolist() == ["run01"]
+    assert remember(workspace, [workspace.reports / "base"]).new == 1
+
+
 def test_other_sources_into_another_file(workspace: Workspace, tmp_path: Path) -> None:
     save_runs(workspace, [40.0, 38.0])
     into = tmp_path / "kept" / "mine.parquet"

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "history.parquet"
+BASE = "base"
+"""Folder among the reports with runs of other commits, measured now: `nox -s gate -- --base REF` puts them there."""
 _MOST_LINES = 20
 
 
@@ -44,15 +46,16 @@ def history_file(workspace: Workspace, into: Path | None = None) -> Path:
 
 
 def remember(workspace: Workspace, sources: Sequence[Path] = (), into: Path | None = None) -> Remembered:
-    """Collect the runs of `sources` (default: the reports) into the history, and find its steps.
+    """Collect the runs of `sources` (default: the reports but for `base/`) into the history, and find its steps.
 
     Raises `UsageError` for a source that does not exist, a file that cannot be written or a package that is not
     installed, and `TableError` for a file that is no history; the file is then as it was.
     """
     file = history_file(workspace, into)
+    leave_out = [] if sources else [workspace.reports / BASE]
     if not sources and workspace.reports.is_dir():
         sources = [workspace.reports]
-    runs, notes = collect(sources, history.known_ids(file))
+    runs, notes = collect(sources, history.known_ids(file), leave_out)
     new = history.append(file, runs) if runs else 0
     frame = history.read(file) if file.exists() else history.empty()
     steps = find_steps(frame, allowance(workspace, frame, notes))
