@@ -6,14 +6,17 @@ what changed in its ranges, and arithmetic is what is left when nothing else mov
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from harness.records import Cause, OutputRow, Point, QuantizerRow, QuantizerStatus
 from harness.report.groups import Group, Pair
-from harness.report.phrases import number
+from harness.report.phrases import UNITS, old_new, row_value
 from harness.verdicts import Finding, Outcome, Verdict
 
-_STRUCTURE = ("dtype", "granularity", "axis", "mode", "role", "quant_min", "quant_max", "share_group")
+_STRUCTURE = ("status", "dtype", "granularity", "axis", "mode", "role", "quant_min", "quant_max", "share_group")
+_SAME_WIDTH = 0.01
+"""Ranges whose widths differ by a smaller share were moved rather than widened."""
 _RISE = 1e-3
 """Rise of the clipped share that counts as clipping, as in the default tolerance."""
 _WORDS = {
@@ -39,7 +42,7 @@ def likely_cause(group: Group, siblings: Mapping[str, Group]) -> str:
         return "not measured"
     failed = next((verdict for verdict in notable if verdict.outcome is Outcome.FAILED), None)
     if failed is not None:
-        return f"{failed.findings[0].new}: {failed.error}"
+        return f"{failed.findings[0].new}: {failed.error}".removesuffix(": ")
     return (
         _control(group, siblings.get(Point.FLOAT))
         or _fix_state(group)
@@ -60,7 +63,7 @@ def moved_bounds(group: Group) -> list[tuple[QuantizerRow, QuantizerRow]]:
         for pair in group.quantizers
         if pair.old is not None and pair.new is not None and _finding(pair.verdict, "lo", "hi") is not None
     ]
-    return sorted(moved, key=lambda pair: -abs(_widening(*pair) - 1.0))
+    return sorted(moved, key=lambda pair: -_move(*pair))
 
 
 def _control(group: Group, control: Group | None) -> str:
@@ -68,7 +71,7 @@ def _control(group: Group, control: Group | None) -> str:
     for verdict in control.notable if control is not None else ():
         moved = _finding(verdict, "ref_rms", "numel")
         if moved is not None:
-            return f"the float model or its data changed: {_old_new(moved)}"
+            return f"the float model or its data changed: {UNITS.get(moved.field, moved.field)} {old_new(moved)}"
     lost = [pair for pair in group.outputs if _finding(pair.verdict, "sqnr_db") is not None]
     if lost and group.point in (Point.FLOAT, Point.PREPARED):
         return f"the {group.point} graph no longer equals the eager model"
@@ -95,21 +98,23 @@ def _structure(group: Group) -> str:
     """Quantizers that came, went, or are of another kind."""
     gone = [pair for pair in group.quantizers if pair.new is None and pair.verdict.outcome is Outcome.CHANGED]
     come = [pair for pair in group.quantizers if pair.old is None and pair.verdict.outcome is Outcome.CHANGED]
-    lost = [pair for pair in group.quantizers if pair.new is not None and _lost(pair.verdict)]
-    for pairs, word in ((lost, "not quantized any more"), (gone, "gone"), (come, "new")):
+    broken = [pair for pair in group.quantizers if _became(pair.verdict) == QuantizerStatus.NONFINITE]
+    lost = [pair for pair in group.quantizers if _became(pair.verdict) == QuantizerStatus.UNQUANTIZED]
+    for pairs, word in ((broken, "the scale is not finite"), (lost, "not quantized"), (gone, "gone"), (come, "new")):
         if pairs:
             more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
             return f"{_where(pairs[0])}{more}: {word}"
     for pair in group.quantizers:
-        moved = _finding(pair.verdict, *_STRUCTURE)
+        moved = _finding(pair.verdict, *_STRUCTURE) if pair.old and pair.new else None
         if moved is not None:
-            return f"{_where(pair)}: {moved.field} {_old_new(moved)}"
+            return f"{_where(pair)}: {moved.field} {old_new(moved)}"
     return ""
 
 
-def _lost(verdict: Verdict) -> bool:
+def _became(verdict: Verdict) -> object:
+    """The status that a row did not have before."""
     moved = _finding(verdict, "status")
-    return moved is not None and moved.new in (QuantizerStatus.UNQUANTIZED, QuantizerStatus.NONFINITE)
+    return moved and moved.new
 
 
 def _range(group: Group) -> str:
@@ -119,12 +124,19 @@ def _range(group: Group) -> str:
     if clipping:
         old, new = max(clipping, key=lambda pair: _clipped(pair[1]))
         shares = Finding("clip_fraction", old.clip_fraction, new.clip_fraction)
-        return f"{new.quantizer} clips {_old_new(shares)}"
+        return f"{new.quantizer} clips {old_new(shares)}"
     for old, new in moved_bounds(group):
-        ratio = _widening(old, new)
-        word = f"{ratio:.3g} times as wide" if ratio >= 1 else f"{1 / ratio:.3g} times narrower" if ratio else "empty"
-        return f"the range of {new.quantizer} is {word}"
+        return f"the range of {new.quantizer} {_moved(old, new)}"
     return ""
+
+
+def _moved(old: QuantizerRow, new: QuantizerRow) -> str:
+    ratio = _widening(old, new)
+    if abs(ratio - 1.0) < _SAME_WIDTH:
+        return f"moved from {row_value(old)} to {row_value(new)}"
+    return (
+        f"is {ratio:.3g} times as wide" if ratio > 1 else f"is {1 / ratio:.3g} times narrower" if ratio else "is empty"
+    )
 
 
 def _clipped(row: QuantizerRow) -> float:
@@ -136,6 +148,15 @@ def _widening(old: QuantizerRow, new: QuantizerRow) -> float:
     if old.lo is None or old.hi is None or new.lo is None or new.hi is None or old.hi <= old.lo:
         return 1.0
     return (new.hi - new.lo) / (old.hi - old.lo)
+
+
+def _move(old: QuantizerRow, new: QuantizerRow) -> float:
+    """How far a range moved: a width of half and one of twice count the same, and so does what its middle shifts by."""
+    ratio = _widening(old, new)
+    if ratio <= 0 or old.lo is None or old.hi is None or new.lo is None or new.hi is None or old.hi <= old.lo:
+        return math.inf
+    shift = abs(new.lo + new.hi - old.lo - old.hi) / 2 / (old.hi - old.lo)
+    return abs(math.log2(ratio)) + shift
 
 
 def _measured_cause(group: Group) -> str:
@@ -160,16 +181,12 @@ def _nodes(group: Group) -> str:
     for verdict in group.notable:
         moved = _finding(verdict, "quantize_nodes", "dequantize_nodes")
         if moved is not None:
-            return f"{moved.field.replace('_', ' ')} {_old_new(moved)}"
+            return f"{moved.field.replace('_', ' ')} {old_new(moved)}"
     return ""
 
 
 def _finding(verdict: Verdict, *fields: str) -> Finding | None:
     return next((item for item in verdict.findings if item.field in fields), None)
-
-
-def _old_new(item: Finding) -> str:
-    return f"{number(item.field, item.old)} → {number(item.field, item.new)}"
 
 
 def _where(pair: Pair[OutputRow] | Pair[QuantizerRow]) -> str:
