@@ -2,40 +2,78 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from harness.errors import UsageError
+from harness.errors import ExitCode, UsageError
 from harness.judge import Judgement
-from harness.report import phrases
+from harness.report import deltas, phrases
+from harness.report.causes import likely_cause
+from harness.report.changes import siblings
+from harness.report.deltas import MOST_NAME, shortened
+from harness.report.groups import Group, groups
+from harness.report.page import settings
 from harness.report.terminal import MEANING
+from harness.report.text import visible
 from harness.store import Run
 from harness.verdicts import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_ROWS = 100
+MOST_BYTES = 60_000
+"""A GitHub comment holds 65,536 characters; what the parts below may take adds up to less than this."""
+
+_MOST_NOTES, _MOST_CHANGES, _MOST_COMMAND = 4_000, 28_000, 1_500
+_MOST_FIXES, _MOST_BOUNDS, _MOST_MATRIX, _MOST_COVERAGE, _MOST_ENVIRONMENT = 7_000, 6_000, 6_000, 3_000, 3_000
+_MOST_OUTPUTS = 5
+_MOST_CELL = 240
+_SIGNS = {ExitCode.OK: "✅", ExitCode.STALE: "⚠️"}
+_REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|\bgh-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=(?:100|1234):)", re.IGNORECASE)
+"""Where GitHub would see a person, an issue, an address, or (in `conv2d:100:input`) a picture."""
+_MARKER = re.compile(r"[^\w.+-]", re.ASCII)
 
 
 def available() -> bool:
     """Whether the extra `report` is installed."""
-    return all(find_spec(name) is not None for name in ("jinja2", "tabulate"))
+    return find_spec("jinja2") is not None
+
+
+def marker(suite: str) -> str:
+    """The first line of each report of a suite: a bot that finds it in a comment replaces that comment."""
+    return f"<!-- sqnr-harness:{_MARKER.sub('-', suite)[:100]} -->"
 
 
 def cell(text: object) -> str:
-    """Text that stays inside a markdown table cell and is not taken for HTML or a link."""
-    escaped = str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
-    for sign in "|`*_[]":
+    """Text that stays inside a markdown table cell and is not taken for HTML, a link, a person or an issue."""
+    escaped = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
+    for sign in "|`*_[]~":
         escaped = escaped.replace(sign, "\\" + sign)
-    return " ".join(escaped.split())
+    return _REFERENCE.sub(r"\g<0>&#8203;", escaped).replace("$", "&#36;")
 
 
-def render(run: Run, judgement: Judgement) -> str:
-    """Markdown of a judged run. Raises `UsageError` if the extra is not installed."""
+def item(text: object) -> str:
+    """As `cell`, for a line of its own: what would begin a heading or a list does not."""
+    return re.sub(r"^(\d*)([#+=.)-])", r"\1\\\2", cell(text))
+
+
+def code(text: object) -> str:
+    """One line of code, whatever backticks it holds."""
+    line = visible(text)
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
+
+
+def render(run: Run, judgement: Judgement, *, advise: bool = True) -> str:
+    """Markdown of a judged run, of less than `MOST_BYTES` bytes; with `advise`, the command that would accept it.
+
+    Raises `UsageError` if the extra is not installed.
+    """
     if not available():
-        raise UsageError("the markdown report needs jinja2 and tabulate: pip install 'sqnr-harness[report]'")
+        raise UsageError("the markdown report needs jinja2: pip install 'sqnr-harness[report]'")
     import jinja2
 
     from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_matrix
@@ -43,46 +81,133 @@ def render(run: Run, judgement: Judgement) -> str:
     loader = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=False, trim_blocks=True, lstrip_blocks=True
     )
-    loader.filters["cell"] = cell
-    bad = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
-    counts = Counter(verdict.outcome for verdict in judgement.verdicts)
+    fixes, idle = fix_frame(run.outputs), [f"- {item(shortened(line, 200))}" for line in idle_fixes(run.outputs)]
+    matrix = sqnr_matrix(run.outputs)
     return loader.get_template("report.md.j2").render(
-        run=run,
-        symbol="✅" if judgement.exit_code == 0 else "❌",
+        marker=marker(run.plan.suite),
+        symbol=_SIGNS.get(judgement.exit_code, "❌"),
         meaning=MEANING[judgement.exit_code],
-        counts=", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]) or "no rows",
-        notes=judgement.notes,
-        notable=[
-            {
-                "sign": phrases.SYMBOLS[verdict.outcome],
-                "outcome": verdict.outcome.value,
-                "where": f"{verdict.case} {verdict.label}",
-                "what": phrases.verdict(verdict).removeprefix(f"{verdict.case} {verdict.label}: "),
-            }
-            for verdict in bad[:MOST_ROWS]
-        ],
-        hidden=max(0, len(bad) - MOST_ROWS),
-        command=phrases.accept_command(bad),
-        matrix=_table(sqnr_matrix(run.outputs), index=True) or "No rows.",
-        fixes=_table(fix_frame(run.outputs), index=False),
-        idle=idle_fixes(run.outputs),
-        bounds=_table(bounds_frame(run.quantizers), index=False),
-        coverage=_table(coverage_frame(run.quantizers), index=False) or "No quantizers.",
-        environment=_environment(run),
+        run=code(shortened(run.name)),
+        suite=code(shortened(run.plan.suite)),
+        base=cell(shortened(judgement.before.name)),
+        counts=_counts(judgement),
+        notes=_fitted([], map(_note, judgement.notes), len(judgement.notes), _MOST_NOTES, "notes: see `verdict.json`"),
+        changes=_changes(run, judgement),
+        command=_command(judgement) if advise else "",
+        fixes=_table(fixes, _MOST_FIXES, "`outputs.csv`"),
+        idle=_fitted([], idle, len(idle), 1_000, "fixes that idle: see `outputs.csv`"),
+        bounds=_table(bounds_frame(run.quantizers), _MOST_BOUNDS, "`quantizers.csv`"),
+        matrix=_table(matrix.rename_axis("").reset_index() if len(matrix) else matrix, _MOST_MATRIX, "`outputs.csv`"),
+        coverage=_coverage(coverage_frame(run.quantizers)),
+        environment=_environment(run, judgement),
     )
 
 
-def _table(frame: pd.DataFrame, *, index: bool) -> str:
-    """A markdown table with every cell and heading escaped, and numbers as they were rounded; empty if no rows."""
-    if frame.empty:
-        return ""
-    escaped = frame.map(cell).rename(index=cell, columns=cell)
-    text: str = escaped.to_markdown(index=index, disable_numparse=True)
-    return text
+def _counts(judgement: Judgement) -> str:
+    counts = Counter(verdict.outcome for verdict in judgement.verdicts)
+    waived = sum(1 for verdict in judgement.verdicts if verdict.waived)
+    text = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]) or "no rows"
+    return f"{text}; {waived} of them waived" if waived else text
 
 
-def _environment(run: Run) -> list[tuple[str, str]]:
-    flat = [(key, str(value)) for key, value in run.environment.items() if not isinstance(value, dict)]
-    return flat + [
-        (name, str(value)) for group in ("stack", "pins") for name, value in run.environment.get(group, {}).items()
+def _note(note: str) -> str:
+    return f"- {item(shortened(note, _MOST_CELL))}"
+
+
+def _changes(run: Run, judgement: Judgement) -> str:
+    """The row groups that are not as accepted, worst first; only those that are shown are worded."""
+    found = groups(run, judgement)
+    by_case = siblings(found)
+    notable = [group for group in found if group.notable]
+    lines = (_line(_change(group, likely_cause(group, by_case[group.case]))) for group in notable)
+    head = _head(["", "case", "point", "outputs", "range bounds", "likely cause"])
+    return _fitted(head, lines, len(notable), _MOST_CHANGES, "row groups: see `verdict.json`")
+
+
+def _change(group: Group, cause: str) -> list[str]:
+    waived = ", waived" if group.waived else ""
+    changed = deltas.outputs(group)
+    told = [cell(phrase) for phrase in changed[:_MOST_OUTPUTS]]
+    told += [f"and {len(changed) - _MOST_OUTPUTS} more"] if len(changed) > _MOST_OUTPUTS else []
+    why = [shortened(text, _MOST_CELL) for text in (cause, f"waived: {group.waived}" if group.waived else "") if text]
+    return [
+        f"{phrases.SYMBOLS[group.outcome]} {group.outcome}{waived}",
+        cell(shortened(str(group.case), _MOST_CELL)),
+        cell(group.point),
+        "<br>".join(told),
+        cell(deltas.quantizers(group)),
+        "<br>".join(map(cell, why)),
     ]
+
+
+def _command(judgement: Judgement) -> str:
+    command = phrases.accept_command(item for item in judgement.verdicts if item.outcome is not Outcome.OK)
+    if _size(command) <= _MOST_COMMAND:
+        return code(command) if command else ""
+    return code('sqnr accept --because "..."') + ", narrowed to these rows with `-m` and `-f`"
+
+
+def _coverage(frame: pd.DataFrame) -> str:
+    """How many cases quantize every weight, and the others one by one; a variant as its released code is not told."""
+    if frame.empty:
+        return "No quantizers."
+    partial = frame[frame["quantized"] < frame["quantizable"]]
+    whole = (
+        f"{len(frame) - len(partial)} of {len(frame)} cases quantize every weight that an integer kernel could take."
+    )
+    told = partial.drop_duplicates([name for name in frame.columns if name != "variant"], keep="last")
+    told = told.assign(**{"in float": [_cut(names) for names in told["in float"]]})
+    return "\n\n".join(filter(None, (whole, _table(told, _MOST_COVERAGE, "`quantizers.csv`"))))
+
+
+def _cut(names: str) -> str:
+    """The beginning of a list of names."""
+    return names if len(names) <= MOST_NAME else f"{names[: MOST_NAME - 1]}…"
+
+
+def _environment(run: Run, judgement: Judgement) -> str:
+    facts = settings(run, judgement)
+    lines = [_line(["≠" if it.differs else "", *map(_short, (it.what, it.now, it.before))]) for it in facts]
+    head = _head(["", "what", "this run", "judged by"])
+    return _fitted(head, lines, len(lines), _MOST_ENVIRONMENT, "facts: see `run.json`")
+
+
+def _table(frame: pd.DataFrame, budget: int, where: str) -> str:
+    """A table of a frame's columns, as much of it as fits; empty if there are no rows."""
+    lines = (_line(map(_short, values)) for values in frame.itertuples(index=False, name=None))
+    return _fitted(_head(map(_short, frame.columns)), lines, len(frame), budget, f"lines: see {where}")
+
+
+def _short(value: object) -> str:
+    return cell(shortened(str(value)))
+
+
+def _head(names: Iterable[str]) -> list[str]:
+    cells = list(names)
+    return [_line(cells), _line(["---"] * len(cells))]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "backslashreplace"))
+
+
+def _fitted(head: Sequence[str], lines: Iterable[str], count: int, budget: int, rest: str) -> str:
+    """As many of `count` lines as fit below `head` into `budget` bytes, then how many more there are of what, where."""
+    shown = list(_while_they_fit(lines, budget - sum(map(_size, head))))
+    parts = ["\n".join([*head, *shown])] if shown else []
+    if len(shown) < count:
+        more = "more " if shown else ""
+        parts.append(f"{count - len(shown)} {more}{rest} in the run's folder.")
+    return "\n\n".join(parts)
+
+
+def _while_they_fit(lines: Iterable[str], budget: int) -> Iterator[str]:
+    for line in lines:
+        budget -= _size(line) + 1
+        if budget < 0:
+            return
+        yield line
