@@ -88,7 +88,7 @@ class _Match(_Settings):
         )
 
     def named(self) -> list[str]:
-        """The parts of a row's key that a pattern is given for; it fits whatever the others are."""
+        """The parts of a row's key that a pattern is given for; the others may be anything."""
         return [name for name in _KEY if getattr(self, name) != "*"]
 
     def expired(self, today: datetime.date) -> bool:
@@ -141,7 +141,7 @@ class Settings(_Settings):
         known: dict[tuple[object, ...], Tolerance] = {}
 
         def tolerance(row: Row) -> Tolerance:
-            alike = (type(row), *(getattr(row, name, None) for name in telling))
+            alike = tuple(getattr(row, name, None) for name in telling)
             if alike not in known:
                 known[alike] = self.tolerance_for(row, suite, today)
             return known[alike]

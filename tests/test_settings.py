@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from pathlib import Path
 
@@ -86,6 +87,33 @@ def test_the_workspaces_tolerance_the_suites_and_an_override_lie_over_each_other
     assert (resnet.sqnr_drop_db, resnet.clip_fraction, resnet.floor_db, resnet.bound_rel) == (3.0, 0.5, 20.0, 1e-3)
     assert vit.sqnr_drop_db == 2.0
     assert settings.tolerance_for(output_row(model="vit"), "gate", TODAY).sqnr_drop_db == 1.0
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        'model = "vit"', 'variant = "+*"', 'point = "lowered"', 'output = "a"', 'quantizer = "a"', 'size = "*"',
+        'output = "a", quantizer = "a"', 'model = "vit", until = 2026-01-01', 'flow = "x86-*", point = "conv*"',
+    ],
+)  # fmt: skip
+def test_tolerances_worked_out_once_are_those_of_each_row(patterns: str) -> None:
+    settings = load(
+        f"""
+        override = [
+            {{reason = "r", tolerance = {{sqnr_drop_db = 3.0}}, {patterns}}},
+            {{reason = "r", tolerance = {{sqnr_drop_db = 4.0, bound_rel = 0.5}}, model = "resnet", point = "lowered"}},
+        ]
+        """
+    )
+    rows: list[Row] = []
+    for model, variant, point, name in itertools.product(
+        ("resnet", "vit"), ("released", "+fix"), ("converted", "lowered"), "ab"
+    ):
+        key = {"model": model, "variant": variant, "point": point}
+        rows += [output_row(**key, output=name), quantizer_row(**key, quantizer=name)]
+    tolerances = settings.tolerances("nightly", TODAY)
+    for row in rows + rows:  # what the first round works out is what the second is given
+        assert tolerances(row) == settings.tolerance_for(row, "nightly", TODAY)
 
 
 def test_the_first_waiver_that_fits_gives_the_reason() -> None:
