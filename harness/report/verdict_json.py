@@ -1,20 +1,35 @@
-"""verdict.json: the judgement for programs. Numbers are exact; what is not finite is null."""
+"""verdict.json: the judgement for programs. Numbers are exact; what is not finite is null.
+
+verdict.schema.json, beside this file, says what each property is.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import Counter, defaultdict
+from importlib.resources import files
 from typing import Any
 
 from harness import __version__
 from harness.errors import SqnrError
 from harness.judge import Judgement, coverage
 from harness.records import QuantizerRow
+from harness.report.causes import likely_cause
+from harness.report.changes import siblings
+from harness.report.groups import groups
 from harness.store import Run
 from harness.verdicts import Outcome, Verdict
 
 SCHEMA = 2
+"""Raised when a property changes its meaning or goes; the schema's `$id` ends with it."""
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema (2020-12) of everything that this module renders."""
+    text = (files("harness.report") / "verdict.schema.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
 
 
 def render(run: Run, judgement: Judgement) -> str:
@@ -23,12 +38,16 @@ def render(run: Run, judgement: Judgement) -> str:
     by_case: dict[str, list[QuantizerRow]] = defaultdict(list)
     for row in run.quantizers:
         by_case[str(row.case)].append(row)
+    found = groups(run, judgement)
+    by_point = siblings(found)
+    causes = {(group.case, group.point): likely_cause(group, by_point[group.case]) for group in found}
     covered = {case: coverage(rows) for case, rows in sorted(by_case.items())}
     content = {
         "schema": SCHEMA,
         "harness": __version__,
         "run": run.name,
         "suite": run.plan.suite,
+        "base": judgement.before.name,
         "exit_code": int(judgement.exit_code),
         "outcome": judgement.exit_code.name.lower(),
         "counts": {outcome.value: counts[outcome] for outcome in Outcome},
@@ -39,7 +58,11 @@ def render(run: Run, judgement: Judgement) -> str:
             case: {"quantized": c.quantized, "quantizable": c.quantizable, "in_float": list(c.rest)}
             for case, c in covered.items()
         },
-        "verdicts": [_verdict(verdict) for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK],
+        "verdicts": [
+            _verdict(verdict, causes[verdict.case, verdict.point])
+            for verdict in judgement.verdicts
+            if verdict.outcome is not Outcome.OK
+        ],
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
@@ -58,7 +81,7 @@ def render_error(run: Run, error: SqnrError) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: Verdict, cause: str) -> dict[str, Any]:
     case = verdict.case
     return {
         "model": case.model,
@@ -72,6 +95,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "outcome": verdict.outcome.value,
         "waived": verdict.waived,
         "error": verdict.error,
+        "cause": cause,
         "loss_db": verdict.loss_db if math.isfinite(verdict.loss_db) else None,
         "findings": [
             {"field": f.field, "old": f.old, "new": f.new, "allowed": f.allowed, "limit": f.limit}
