@@ -6,54 +6,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import __version__
+from harness import __version__, arguments
 from harness.errors import ExitCode, SqnrError
 
 if TYPE_CHECKING:
-    from harness.execute import Options
     from harness.judge import Judgement
     from harness.store import Run
-    from harness.suite import Selection
     from harness.workspace import Workspace
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _selecting(verb: F) -> F:
-    """Options that choose cases."""
-    for option in (
-        click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."),
-        click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only this flow; repeatable."),
-        click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; repeatable."),
-        click.option("--suite", metavar="NAME", help="Suite to plan: gate (default), nightly, or the workspace's."),
-        click.option("--size", metavar="SIZE", help="Plan this size of every model instead of a suite."),
-        click.option("--weights", metavar="KIND|PATH", help="trained, seeded, pretrained, or a checkpoint."),
-    ):
-        verb = option(verb)
-    return verb
-
-
-def _measuring(verb: F) -> F:
-    """Options that say how to measure; none of them but --no-pin changes a number."""
-    for option in (
-        click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True,
-                     help="Measuring processes, one thread each."),
-        click.option("--timeout", type=click.FloatRange(1), default=1800, show_default=True,
-                     help="Seconds one model may take."),
-        click.option("--shuffle", type=int, metavar="SEED", help="Measure in a shuffled order; no byte may change."),
-        click.option("--no-pin", is_flag=True, help="Use every instruction set the CPU has; not for baselines."),
-    ):  # fmt: skip
-        verb = option(verb)
-    return verb
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-_run_argument = click.argument("run", required=False, metavar="[RUN]")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -69,7 +33,7 @@ def cli() -> None:
 
 
 @cli.command("list")
-@_json
+@arguments.as_json
 def list_(as_json: bool) -> None:
     """Models, flows, suites and installed releases."""
     from harness.verbs.listing import inventory, print_inventory
@@ -85,8 +49,8 @@ def list_(as_json: bool) -> None:
 
 
 @cli.command()
-@_selecting
-@_measuring
+@arguments.selecting
+@arguments.measuring
 def run(**options: Any) -> None:
     """Measure a suite or a selection into reports/RUN/."""
     from harness.report.terminal import console, print_matrix
@@ -98,8 +62,8 @@ def run(**options: Any) -> None:
 
 
 @cli.command()
-@_run_argument
-@_json
+@arguments.run_argument
+@arguments.as_json
 def check(run: str | None, as_json: bool) -> None:
     """Judge a stored run by the baselines.
 
@@ -107,32 +71,37 @@ def check(run: str | None, as_json: bool) -> None:
     """
     from harness.store import find_run
     from harness.verbs.judging import judge_and_report
+    from harness.verbs.reporting import known_history
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    stored = find_run(workspace.reports, run)
-    _exit(judge_and_report(workspace, stored, as_json=as_json, named=run is not None))
+    stored, history = find_run(workspace.reports, run), known_history(workspace)
+    _exit(judge_and_report(workspace, stored, as_json=as_json, named=run is not None, history=history))
 
 
 @cli.command()
-@_selecting
-@_measuring
-@_json
-def gate(as_json: bool, **options: Any) -> None:
+@arguments.selecting
+@arguments.measuring
+@click.option("--history", is_flag=True, help="Add the run to history.parquet among the reports.")
+@arguments.as_json
+def gate(as_json: bool, history: bool, **options: Any) -> None:
     """Run, check and report in one: the exit code is the verdict."""
     from harness.report.terminal import console, print_matrix
     from harness.verbs.judging import judge_and_report
+    from harness.verbs.reporting import keep_in_history, known_history
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
     measured = _measure(workspace, options)
     if not as_json:
         print_matrix(console(), measured.outputs)
-    _exit(judge_and_report(workspace, measured, as_json=as_json))
+    if history:
+        keep_in_history(workspace, measured)
+    _exit(judge_and_report(workspace, measured, as_json=as_json, history=known_history(workspace)))
 
 
 @cli.command()
-@_run_argument
+@arguments.run_argument
 @click.option("--because", required=True, metavar="TEXT", help="Why these numbers are right; kept with them.")
 @click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only rows of this model.")
 @click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only rows of this flow.")
@@ -140,7 +109,7 @@ def gate(as_json: bool, **options: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Print old -> new and stop.")
 @click.option("--noise-runs", type=click.IntRange(0), default=5, show_default=True,
               help="Jittered runs that measure noise floors, 2 at least; 0 keeps the stored ones.")  # fmt: skip
-@_measuring
+@arguments.measuring
 def accept(run: str | None, because: str, dry_run: bool, noise_runs: int, **options: Any) -> None:
     """Make a stored run the baseline, with a reason.
 
@@ -156,27 +125,26 @@ def accept(run: str | None, because: str, dry_run: bool, noise_runs: int, **opti
     workspace = find_workspace()
     request = Request(because, options["models"], options["flows"], options["rows"])
     accepting.accept(
-        *(workspace, find_run(workspace.reports, run), request, _options(options)),
+        *(workspace, find_run(workspace.reports, run), request, arguments.how(options)),
         dry_run=dry_run,
         noise_runs=noise_runs,
     )
 
 
 @cli.command()
-@_run_argument
-@click.option("-o", "--output", metavar="FILE", help="Markdown file; default: report.md in the run's folder.")
-def report(run: str | None, output: str | None) -> None:
-    """Print a stored run's tables and write its report.
+@arguments.run_argument
+@click.option("-o", "--output", type=Path, metavar="DIR", help="Folder to write into; default: the run's.")
+@click.option("--figures", type=Path, metavar="DIR", help="Also draw fixes and range bounds into DIR, as SVG and PNG.")
+@click.option("--history", type=Path, metavar="FILE", help="History to show; default: the one among the reports.")
+def report(run: str | None, output: Path | None, figures: Path | None, history: Path | None) -> None:
+    """Write a stored run's reports: HTML, markdown, JUnit, JSON, CSV.
 
-    RUN is a folder in reports/, by default the latest.
+    RUN is a folder in reports/, by default the latest. Prints its tables too.
     """
-    from pathlib import Path
-
-    from harness.files import write_atomically
     from harness.judge import judge_or_none
-    from harness.report import markdown
     from harness.report.terminal import console, print_judgement, print_matrix
     from harness.store import find_run
+    from harness.verbs import reporting
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
@@ -184,13 +152,41 @@ def report(run: str | None, output: str | None) -> None:
     judgement = judge_or_none(workspace, stored)
     print_matrix(console(), stored.outputs)
     print_judgement(console(), judgement)
-    path = Path(output) if output else stored.folder / "report.md"
-    write_atomically(path, markdown.render(stored, judgement))
-    click.echo(f"report: {path}")
+    folder = output or stored.folder
+    reporting.write_reports(stored, judgement, folder, reporting.known_history(workspace, history))
+    for line in (*(reporting.draw(stored, figures) if figures else ()), f"report: {folder / reporting.HTML}"):
+        click.echo(line)
 
 
 @cli.command()
-@_json
+@click.argument("sources", nargs=-1, type=Path, metavar="[FOLDER|ZIP]...")
+@click.option("--into", type=Path, metavar="FILE", help="Table to keep them in; default: reports/history.parquet.")
+@arguments.as_json
+def history(sources: tuple[Path, ...], into: Path | None, as_json: bool) -> None:
+    """Collect stored runs, and show where SQNR moved over time.
+
+    Takes the reports of this workspace, or folders and archives that hold runs. A run that is already there is no
+    second one.
+    """
+    from harness.report.terminal import console
+    from harness.verbs import remembering
+    from harness.verbs.reporting import write_history
+    from harness.workspace import find_workspace
+
+    workspace = find_workspace()
+    file = remembering.history_file(workspace, into)
+    remembered = remembering.remember(workspace, sources, into)
+    page = write_history(remembered, file)
+    if as_json:
+        click.echo(remembering.as_json(remembered, file), nl=False)
+        return
+    remembering.print_history(console(), remembered, file)
+    if page:
+        click.echo(f"report: {page}")
+
+
+@cli.command()
+@arguments.as_json
 def fixes(as_json: bool) -> None:
     """Which installed releases still have which defect.
 
@@ -210,31 +206,33 @@ def fixes(as_json: bool) -> None:
 @cli.command()
 @click.argument("base")
 @click.argument("head")
-@_json
-def compare(base: str, head: str, as_json: bool) -> None:
+@click.option("-o", "--output", type=Path, metavar="DIR", help="Folder for the reports; default: one in HEAD's.")
+@arguments.as_json
+def compare(base: str, head: str, output: Path | None, as_json: bool) -> None:
     """Judge run HEAD by run BASE; needs no baseline.
 
     Cases, rows and tolerances are compared as if BASE had been accepted.
     """
     from harness.judge import judge_runs
-    from harness.report import verdict_json
-    from harness.report.terminal import console, print_judgement
     from harness.store import find_run
+    from harness.verbs.judging import say, show_folder
+    from harness.verbs.reporting import write_verdict
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
     old, new = find_run(workspace.reports, base), find_run(workspace.reports, head)
     judgement = judge_runs(workspace, base=old, head=new)
-    if as_json:
-        click.echo(verdict_json.render(new, judgement), nl=False)
-    else:
-        print_judgement(console(), judgement, advise=False)
+    say(new, judgement, as_json=as_json, advise=False)
+    folder = output or new.folder / f"against-{old.name}"
+    write_verdict(new, judgement, folder)
+    if not as_json:
+        show_folder(folder)
     _exit(judgement)
 
 
 @cli.command()
-@click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
+@arguments.models
+@arguments.jobs
 def train(models: tuple[str, ...], jobs: int) -> None:
     """Retrain the small models, bit for bit.
 
@@ -251,22 +249,8 @@ def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
     from harness.execute import measure
     from harness.report.progress import showing_progress
 
-    selection, how = _selection(options), _options(options)
     with showing_progress() as shown:
-        return measure(workspace, selection, how, shown.start, shown.update)
-
-
-def _selection(options: dict[str, Any]) -> Selection:
-    from harness.suite import Selection
-
-    names = ("suite", "models", "flows", "variants", "size", "weights")
-    return Selection(**{name: options[name] for name in names})
-
-
-def _options(options: dict[str, Any]) -> Options:
-    from harness.execute import Options
-
-    return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])
+        return measure(workspace, arguments.selection(options), arguments.how(options), shown.start, shown.update)
 
 
 def _exit(judgement: Judgement) -> None:

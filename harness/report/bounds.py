@@ -17,16 +17,16 @@ MOVED = 0.01
 
 _KEY = ["model", "size", "weights", "flow", "variant", "point", "quantizer"]
 _TEXT = ["status", "role"]
-_NUMBERS = ["lo", "hi", "observed_lo", "observed_hi", "clip_fraction", "sqnr_db"]
+_NUMBERS = ["zero_point", "lo", "hi", "observed_lo", "observed_hi", "clip_fraction", "sqnr_db"]
 _ORDERS: dict[str, Callable[[str], Any]] = {"variant": variant_order, "point": point_order}
 
 
 def range_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     """A line for each quantized row, quantizers in natural order.
 
-    `bound` is the largest representable magnitude, max(|lo|, |hi|), `absmax` the largest observed one, both in the
-    tensor's own units; `clip_fraction` is a share in [0, 1], `sqnr_db` the quantizer's own error in dB. NaN where the
-    row has none.
+    `bound` is the range bound: `hi` of a symmetric quantizer (zero point 0), else the largest representable magnitude,
+    max(|lo|, |hi|). `absmax` is the largest observed magnitude; both are in the tensor's own units. `clip_fraction` is a
+    share in [0, 1], `sqnr_db` the quantizer's own error in dB. NaN where the row has none.
     """
     frame = _frame(rows)
     frame = frame[frame["status"] == QuantizerStatus.QUANTIZED]
@@ -46,7 +46,7 @@ def moved_ranges(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     pairs = frame[~released].merge(frame[released], on=where, suffixes=("", "_released"))
     change = np.maximum((pairs["lo_released"] - pairs["lo"]).abs(), (pairs["hi_released"] - pairs["hi"]).abs())
     both = pairs[["lo", "hi", "lo_released", "hi_released"]].notna().all(axis=1)
-    moved = change > MOVED * pairs["bound_released"]
+    moved = change > MOVED * np.maximum(pairs["lo_released"].abs(), pairs["hi_released"].abs())
     moved = moved.where(both, pairs["status"] != pairs["status_released"])
     pairs["absmax"] = pairs["absmax"].fillna(pairs["absmax_released"])
     return _sorted(pairs[moved.astype(bool)])
@@ -67,7 +67,8 @@ def _frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     texts = {name: pd.Series(map(storable, columns[name]), dtype=str) for name in (*_KEY, *_TEXT)}
     numbers = {name: pd.Series(columns[name], dtype=float) for name in _NUMBERS}
     frame = pd.DataFrame(texts | numbers).drop_duplicates(_KEY, keep="last")
-    frame["bound"] = np.maximum(frame["lo"].abs(), frame["hi"].abs())
+    widest = np.maximum(frame["lo"].abs(), frame["hi"].abs())
+    frame["bound"] = widest.where((frame["zero_point"] != 0) | widest.isna(), frame["hi"])
     frame["absmax"] = np.maximum(frame["observed_lo"].abs(), frame["observed_hi"].abs())
     return frame
 

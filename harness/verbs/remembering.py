@@ -57,9 +57,16 @@ def remember(workspace: Workspace, sources: Sequence[Path] = (), into: Path | No
         sources = [workspace.reports]
     runs, notes = collect(sources, history.known_ids(file), leave_out)
     new = history.append(file, runs) if runs else 0
-    frame = history.read(file) if file.exists() else history.empty()
-    steps = find_steps(frame, allowance(workspace, frame, notes))
-    return Remembered(frame, steps, notes, new)
+    return _recalled(workspace, history.read(file) if file.exists() else history.empty(), notes, new)
+
+
+def recall(workspace: Workspace, file: Path | None = None) -> Remembered:
+    """A history as it is stored, and its steps. Raises what `harness.history.read` raises."""
+    return _recalled(workspace, history.read(history_file(workspace, file)), [], 0)
+
+
+def _recalled(workspace: Workspace, frame: pd.DataFrame, notes: list[str], new: int) -> Remembered:
+    return Remembered(frame, find_steps(frame, allowance(workspace, frame, notes)), notes, new)
 
 
 def allowance(workspace: Workspace, frame: pd.DataFrame, notes: list[str]) -> Allowance:

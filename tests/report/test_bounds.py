@@ -17,8 +17,15 @@ def moved(old: dict[str, Any], new: dict[str, Any]) -> list[dict[Any, Any]]:
     return moved_bounds([quantizer_row(**old), quantizer_row(variant="+fix", **new)]).to_dict("records")
 
 
-def test_a_bound_is_the_larger_magnitude_of_both_ends() -> None:
-    row = quantizer_row(lo=-2.0, hi=1.5, observed_lo=-0.5, observed_hi=3.0, clip_fraction=0.25, sqnr_db=12.0)
+def test_the_bound_of_a_symmetric_quantizer_is_its_upper_one() -> None:
+    (line,) = range_frame([quantizer_row(zero_point=0, lo=-1.28, hi=1.27)]).to_dict("records")
+    assert line["bound"] == 1.27
+
+
+def test_another_bound_is_the_larger_magnitude_of_both_ends() -> None:
+    row = quantizer_row(
+        zero_point=146, lo=-2.0, hi=1.5, observed_lo=-0.5, observed_hi=3.0, clip_fraction=0.25, sqnr_db=12.0
+    )
     (line,) = range_frame([row]).to_dict("records")
     numbers = [line[name] for name in ("bound", "absmax", "clip_fraction", "sqnr_db")]
     assert numbers == [2.0, 3.0, 0.25, 12.0]
@@ -44,7 +51,9 @@ def test_quantizers_are_in_natural_order_and_variants_with_released_first() -> N
 
 
 def test_a_moved_bound_is_beside_the_released_one_and_the_largest_observed_value() -> None:
-    (line,) = moved({"lo": 0.0, "hi": 0.25, "observed_hi": 0.5}, {"lo": -0.5, "hi": 0.4, "observed_hi": 0.5})
+    (line,) = moved(
+        {"lo": 0.0, "hi": 0.25, "observed_hi": 0.5}, {"zero_point": 142, "lo": -0.5, "hi": 0.4, "observed_hi": 0.5}
+    )
     assert (line["absmax"], line["released"], line["repaired"]) == (0.5, 0.25, 0.5)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.records import QuantizerRow, Row
-from harness.report import canvas, pictures
-from harness.report.pictures import draw, left_out
+from harness.report import pictures
+from harness.report.pictures import canvas, draw, left_out
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row, run_of
 
 pytest.importorskip("matplotlib")

@@ -15,7 +15,12 @@ from typing import Any
 
 from harness.errors import UsageError
 
-_NEEDED = ("jinja2", "tabulate", "plotly", "itables")
+_NEEDED = ("jinja2", "tabulate", "plotly", "itables", "junitparser")
+
+
+def available() -> bool:
+    """Whether the extra `report` is installed."""
+    return not any(find_spec(name) is None for name in _NEEDED)
 
 
 def require(*modules: str) -> None:
@@ -36,7 +41,7 @@ def libraries() -> dict[str, str]:
 
 def own(name: str) -> str:
     """A style sheet or script of this package."""
-    return (files("harness.report") / "templates" / name).read_text(encoding="utf-8")
+    return (files("harness.report.html") / "templates" / name).read_text(encoding="utf-8")
 
 
 def pack_json(data: Any) -> str:

@@ -98,7 +98,7 @@
   // History: one series at a time.
   const chooser = document.getElementById("series");
   if (chooser) {
-    const show = () => { data.figures.timeline = data.timeline[chooser.value]; };
+    const show = () => { data.figures.timeline = { data: data.timeline.series[chooser.value], layout: data.timeline.layout }; };
     chooser.addEventListener("change", () => {
       show();
       draw(document.querySelector('[data-figure="timeline"]'));

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from harness.report.canvas import FAINT, INK, extent, headline, short
 from harness.report.fix_matrix import LEGEND
 from harness.report.order import natural, variant_order
+from harness.report.pictures.canvas import FAINT, INK, extent, headline, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 
 from harness.records import RELEASED
-from harness.report import canvas
 from harness.report.bounds import moved_bounds, range_frame
-from harness.report.canvas import short
 from harness.report.fix_matrix import fix_matrix
-from harness.report.matrix_picture import draw_fix_matrix
 from harness.report.order import point_order
-from harness.report.range_pictures import draw_moved_bounds, draw_ranges, drawable
+from harness.report.pictures import canvas
+from harness.report.pictures.canvas import short
+from harness.report.pictures.matrix import draw_fix_matrix
+from harness.report.pictures.ranges import draw_moved_bounds, draw_ranges, drawable
 from harness.store import Run
 
 MOST_RANGE_PLOTS = 30

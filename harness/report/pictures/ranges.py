@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from harness.records import Role
-from harness.report.canvas import FAINT, INK, RULE, extent, headline, short
+from harness.report.pictures.canvas import FAINT, INK, RULE, extent, headline, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,13 +12,16 @@ from harness import __version__
 from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import Case
-from harness.report import assets, figures, page, phrases
+from harness.report import phrases
 from harness.report.bounds import moved_bounds, range_frame
 from harness.report.changes import changes
-from harness.report.figures import Figure
+from harness.report.environments import settings
 from harness.report.fix_matrix import LEGEND, fix_matrix
 from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes
 from harness.report.groups import groups
+from harness.report.html import assets, figures, view
+from harness.report.html.figures import Figure
+from harness.report.html.timeline import Timeline
 from harness.report.levels import level_frame
 from harness.report.order import natural
 from harness.report.terminal import MEANING
@@ -45,10 +48,13 @@ class _Data:
         return name
 
 
-def render(run: Run, judgement: Judgement) -> str:
-    """The page of a judged run. Raises `UsageError` if the extra `report` is not installed."""
+def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> str:
+    """The page of a judged run, with its history where there is one.
+
+    Raises `UsageError` if the extra `report` is not installed.
+    """
     found = groups(run, judgement)
-    names = page.anchors(group.case for group in found)
+    names = view.anchors(group.case for group in found)
     data = _Data()
     outcomes = Counter(verdict.outcome for verdict in judgement.verdicts)
     matrix = fix_matrix(run.outputs)
@@ -66,7 +72,7 @@ def render(run: Run, judgement: Judgement) -> str:
         "command": phrases.accept_command(v for v in judgement.verdicts if v.outcome is not Outcome.OK),
         "changes": changes(found),
         "anchors": names,
-        "failures": page.failures(run, found, names),
+        "failures": view.failures(run, found, names),
         "matrix": "" if matrix.empty else data.add("fix-matrix", figures.matrix_figure(matrix)),
         "legend": LEGEND,
         "fixes": _table(fix_frame(run.outputs)),
@@ -74,11 +80,11 @@ def render(run: Run, judgement: Judgement) -> str:
         "moved": _moved(run, data),
         "moved_table": _table(bounds_frame(run.quantizers)),
         "bars": _bars(found, data),
-        "cases": page.case_views(found, names),
+        "cases": view.case_views(found, names),
         "ranges": _ranges(run, data, names),
         "coverage": _table(coverage_frame(run.quantizers)),
         "quantizers": _quantizers(run, judgement, data, names),
-        "settings": page.settings(run, judgement),
+        "settings": settings(run, judgement),
     }
     context["sections"] = [
         ("changes", "What changed"),
@@ -87,19 +93,32 @@ def render(run: Run, judgement: Judgement) -> str:
         ("outputs", "Outputs"),
         ("cases", "Cases"),
         ("quantizers", "Quantizers"),
+        *([("history", "History")] if history is not None else []),
         ("environment", "Environment"),
     ]
-    context["history"] = None
-    return _lay_out("report.html.j2", context, data)
+    return _lay_out("report.html.j2", context, data, history)
 
 
-def _lay_out(template: str, context: dict[str, Any], data: _Data) -> str:
+def render_history(history: Timeline) -> str:
+    """The page of a history alone."""
+    context = {
+        "title": "SQNR over time",
+        "kicker": "Numerical accuracy of quantized models",
+        "verdict_sign": "▲" if history.steps[1] else "✓",
+        "meaning": "SQNR over time",
+        "tone": "note",
+        "sections": [("history", "History")],
+    }
+    return _lay_out("timeline.html.j2", context, _Data(), history)
+
+
+def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timeline | None) -> str:
     assets.require()
     import jinja2
     from markupsafe import Markup, escape
 
     loader = jinja2.Environment(
-        loader=jinja2.PackageLoader("harness.report"),
+        loader=jinja2.PackageLoader("harness.report.html"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -108,8 +127,11 @@ def _lay_out(template: str, context: dict[str, Any], data: _Data) -> str:
     )
     loader.filters["asis"] = lambda line: Markup(revealed(str(escape(line))))
     loader.globals.update(version=__version__, style=assets.own("report.css"), script=assets.own("report.js"))
-    packed = {**assets.libraries(), "data": assets.pack_json({"figures": data.figures, "tables": data.tables})}
-    return loader.get_template(template).render(**context, packed=packed)
+    content: dict[str, Any] = {"figures": data.figures, "tables": data.tables}
+    if history is not None:
+        content["timeline"] = {"layout": history.layout, "series": history.traces}
+    packed = {**assets.libraries(), "data": assets.pack_json(content)}
+    return loader.get_template(template).render(**context, history=history, packed=packed)
 
 
 def _table(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -1,0 +1,73 @@
+"""Options and arguments that several verbs share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from harness.execute import Options
+    from harness.suite import Selection
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+models = click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
+jobs = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Measuring processes, one thread each.",
+)
+
+
+def selecting(verb: F) -> F:
+    """Options that choose cases."""
+    for option in (
+        models,
+        click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only this flow; repeatable."),
+        click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; repeatable."),
+        click.option("--suite", metavar="NAME", help="Suite to plan: gate (default), nightly, or the workspace's."),
+        click.option("--size", metavar="SIZE", help="Plan this size of every model instead of a suite."),
+        click.option("--weights", metavar="KIND|PATH", help="trained, seeded, pretrained, or a checkpoint."),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def measuring(verb: F) -> F:
+    """Options that say how to measure; none of them but --no-pin changes a number."""
+    for option in (
+        jobs,
+        click.option(
+            "--timeout", type=click.FloatRange(1), default=1800, show_default=True, help="Seconds one model may take."
+        ),
+        click.option("--shuffle", type=int, metavar="SEED", help="Measure in a shuffled order; no byte may change."),
+        click.option("--no-pin", is_flag=True, help="Use every instruction set the CPU has; not for baselines."),
+    ):
+        verb = option(verb)
+    return verb
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+run_argument = click.argument("run", required=False, metavar="[RUN]")
+
+
+def selection(options: dict[str, Any]) -> Selection:
+    """What the options of `selecting` choose."""
+    from harness.suite import Selection
+
+    names = ("suite", "models", "flows", "variants", "size", "weights")
+    return Selection(**{name: options[name] for name in names})
+
+
+def how(options: dict[str, Any]) -> Options:
+    """What the options of `measuring` say."""
+    from harness.execute import Options
+
+    return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])

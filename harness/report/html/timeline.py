@@ -1,0 +1,115 @@
+"""SQNR over time as plotly figures: one series at a time, with changes of the stack and steps marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.report.history_frames import runs_frame, series_frame, stack_marks, steps_frame
+from harness.report.html.figures import BLUE, ORANGE, Figure, folded
+from harness.report.text import plain
+from harness.steps import Step
+
+_MOST_MARKS = 30
+"""Changes of the stack that still leave room between their lines; of more the latest are marked."""
+_NOT_MEASURED = "no number"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What a page shows of a history: a summary, the steps as text, and the traces of each series.
+
+    `series` are names, those with the worst steps first; `traces` belong to them, place by place.
+    """
+
+    summary: str
+    steps: tuple[list[str], list[list[str]]]
+    series: list[str]
+    traces: list[list[Figure]]
+    layout: Figure
+
+
+def timeline(history: pd.DataFrame, steps: Sequence[Step]) -> Timeline:
+    """The timeline of a history and of the steps found in it, worst first."""
+    runs, lines, text = runs_frame(history), series_frame(history), steps_frame(steps)
+    by_series: dict[str, list[tuple[Step, Any]]] = {}
+    for step, line in zip(steps, text.itertuples(index=False, name=None), strict=True):
+        by_series.setdefault(line[0], []).append((step, line))
+    groups = {str(name): group for name, group in lines.groupby("series", sort=False)}
+    names = [*(name for name in by_series if name in groups), *(name for name in groups if name not in by_series)]
+    run_names = dict(zip(runs["run"], runs["name"], strict=True))
+    return Timeline(
+        summary=_summary(runs, len(groups), len(steps)),
+        steps=(list(text.columns), text.to_numpy().tolist()),
+        series=names,
+        traces=[_traces(groups[name], run_names, by_series.get(name, ())) for name in names],
+        layout=_layout(stack_marks(history)),
+    )
+
+
+def _summary(runs: pd.DataFrame, series: int, steps: int) -> str:
+    if runs.empty:
+        return "The history holds no run."
+    first, last = runs["started"].min(), runs["started"].max()
+    found = "no step" if not steps else f"{steps} step{'s' * (steps > 1)}"
+    return f"{len(runs)} runs from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {series:,} outputs of cases, {found}."
+
+
+def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tuple[Step, Any]]) -> list[Figure]:
+    times = [moment.isoformat() for moment in lines["started"]]
+    names = [plain(run_names[run]) for run in lines["run"]]
+    levels: list[float | None] = [None if pd.isna(level) else float(level) for level in lines["sqnr_db"]]
+    measured: Figure = {
+        "type": "scatter", "mode": "lines+markers", "name": "SQNR", "x": times, "y": levels, "text": names,
+        "line": {"color": BLUE, "width": 1.5}, "marker": {"size": 6}, "connectgaps": False,
+        "hovertemplate": "%{text}<br>%{x|%Y-%m-%d %H:%M}<br>%{y:.2f} dB<extra></extra>",
+    }  # fmt: skip
+    known = [level for level in levels if level is not None]
+    floor = min(known, default=0.0)
+    lost = [place for place, level in enumerate(levels) if level is None]
+    statuses = list(lines["status"])
+    failed: Figure = {
+        "type": "scatter", "mode": "markers", "name": _NOT_MEASURED, "x": [times[place] for place in lost],
+        "y": [floor] * len(lost), "text": [f"{names[place]}<br>{plain(statuses[place])}" for place in lost],
+        "marker": {"symbol": "x", "size": 10, "color": ORANGE}, "hovertemplate": "%{text}<extra></extra>",
+    }  # fmt: skip
+    marks = [
+        (step.started.isoformat(), floor if step.new_db is None else step.new_db, step.change_db or -1.0, line)
+        for step, line in steps
+    ]
+    stepped: Figure = {
+        "type": "scatter", "mode": "markers", "name": "step, first run with it",
+        "x": [when for when, *_ in marks], "y": [level for _, level, *_ in marks],
+        "text": ["<br>".join(folded(part) for part in line[1:]) for *_, line in marks],
+        "marker": {"symbol": ["triangle-up" if change > 0 else "triangle-down" for *_, change, _ in marks],
+                   "size": 15, "color": ORANGE, "line": {"width": 1, "color": "#ffffff"}},
+        "hovertemplate": "%{text}<extra></extra>",
+    }  # fmt: skip
+    return [measured, *([failed] if lost else []), *([stepped] if marks else [])]
+
+
+def _layout(marks: pd.DataFrame) -> Figure:
+    """Layout with a dotted line where the stack changed, and its packages beside it."""
+    shown = [(moment.isoformat(), plain(text)) for moment, text in zip(marks["started"], marks["text"], strict=True)]
+    shown = shown[-_MOST_MARKS:]
+    line = {"dash": "dot", "width": 1.5, "color": "#888888"}
+    return {
+        "height": 430,
+        "margin": {"l": 60, "r": 20, "t": 64, "b": 40},
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+        "showlegend": True,
+        "xaxis": {"type": "date"},
+        "yaxis": {"title": {"text": "SQNR, dB"}},
+        "shapes": [
+            {"type": "line", "x0": when, "x1": when, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+            for when, _ in shown
+        ],
+        "annotations": [
+            {"x": when, "y": 1, "yref": "paper", "text": text, "textangle": -90, "xanchor": "right", "yanchor": "top",
+             "showarrow": False, "font": {"size": 10.5}}
+            for when, text in shown
+        ],
+    }  # fmt: skip
