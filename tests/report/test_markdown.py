@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -327,12 +328,14 @@ def test_the_environment_marks_what_differs_from_that_of_the_baseline() -> None:
 # Its size
 
 
+@cache
 def many_groups() -> Made:
     """10,000 groups of one changed output each, every name 300 characters long."""
     cases = [{"flow": f"{number:05}{LONG}", "model": LONG, "output": LONG} for number in range(10_000)]
     return judged([output_row(**case) for case in cases], [output_row(**case, sqnr_db=1.0) for case in cases])
 
 
+@cache
 def many_rows() -> Made:
     """One group of 10,000 changed outputs and as many moved quantizers."""
     names = [f"{number:05}{LONG}" for number in range(10_000)]
@@ -341,6 +344,7 @@ def many_rows() -> Made:
     return judged(old, [*new, *(quantizer_row(quantizer=name, hi=9.0) for name in names)])
 
 
+@cache
 def many_fixes() -> Made:
     """4,000 variants: half of them idle, half move a bound and leave a weight in float."""
     rows: list[Any] = [output_row(), quantizer_row()]
@@ -355,8 +359,8 @@ def many_fixes() -> Made:
 @pytest.mark.parametrize("make", [*EVERY, many_groups, many_rows, many_fixes])
 def test_it_fits_into_a_comment_whatever_was_measured(make: Callable[[], Made]) -> None:
     run, judgement = make()
-    run.environment["stack"] = {f"{number}{LONG}": LONG for number in range(1_000)}
-    run.folder = run.folder / ("x" * 250)
+    stack = {f"{number}{LONG}": LONG for number in range(1_000)}
+    run = replace(run, environment={"stack": stack}, folder=run.folder / ("x" * 250))
     text = markdown.render(run, replace(judgement, notes=(LONG,) * 1_000))
     assert len(text.encode("utf-8")) < markdown.MOST_BYTES == 60_000
     assert re.search(r"\d+ more notes: see `verdict.json`", text)
