@@ -14,8 +14,8 @@ from harness.report import deltas, phrases
 from harness.report.causes import likely_cause
 from harness.report.changes import siblings
 from harness.report.deltas import MOST_NAME, shortened
+from harness.report.environments import settings
 from harness.report.groups import Group, groups
-from harness.report.page import settings
 from harness.report.terminal import MEANING
 from harness.report.text import visible
 from harness.store import Run
@@ -166,8 +166,8 @@ def _cut(names: str) -> str:
 
 
 def _environment(run: Run, judgement: Judgement) -> str:
-    facts = settings(run, judgement)
-    lines = [_line(["≠" if it.differs else "", *map(_short, (it.what, it.now, it.before))]) for it in facts]
+    found = settings(run, judgement)
+    lines = [_line(["≠" if it.differs else "", *map(_short, (it.what, it.now, it.before))]) for it in found]
     head = _head(["", "what", "this run", "judged by"])
     return _fitted(head, lines, len(lines), _MOST_ENVIRONMENT, "facts: see `run.json`")
 
