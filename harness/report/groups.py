@@ -52,6 +52,11 @@ class Group:
         return min((verdict.outcome for verdict in firm), key=WORST_FIRST.index, default=Outcome.OK)
 
     @property
+    def rank(self) -> tuple[bool, int]:
+        """Sorts the worst group first, waived ones last."""
+        return bool(self.waived), WORST_FIRST.index(self.outcome)
+
+    @property
     def waived(self) -> str:
         """The reason why nothing here counts; empty if something does, or nothing needs to be waived."""
         return "" if not all(item.waived for item in self.notable) else next((v.waived for v in self.notable), "")
@@ -74,7 +79,7 @@ def groups(run: Run, judgement: Judgement) -> list[Group]:
         )
         for (case, point), verdicts in found.items()
     ]
-    return sorted(made, key=lambda group: (bool(group.waived), WORST_FIRST.index(group.outcome)))
+    return sorted(made, key=lambda group: group.rank)
 
 
 def of_kind(verdicts: list[Verdict], kind: str) -> Iterator[Verdict]:
