@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 
@@ -167,10 +167,10 @@ class _Row:
         return _case(self.model, self.size, self.weights, self.flow, self.variant)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
             if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"{field.name} is {value}: a stored number is finite or absent")
+                raise ValueError(f"{name} is {value}: a stored number is finite or absent")
 
 
 @dataclass(frozen=True, slots=True)

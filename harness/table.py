@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import fields
-from operator import getitem
+from operator import attrgetter, getitem
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -55,20 +55,21 @@ _VOCABULARY = {
 }
 
 
+class _Lines(list[str]):
+    """What a `csv.writer` writes, a line at a time."""
+
+    write = list.append
+
+
 def render(rows: Iterable[T], row_type: type[T]) -> str:
     """CSV text of rows: sorted by key, LF, floats in `repr` form, None as an empty cell."""
     names = [field.name for field in fields(row_type)]
-    lines = [names]
-    for row in sorted(rows, key=lambda row: row.key):
-        lines.append(["" if value is None else value for value in (getattr(row, name) for name in names)])
-    return "".join(_line(cells) + "\n" for cells in lines)
-
-
-def _line(cells: list[Any]) -> str:
+    lines = _Lines()
     # A line end of \r\n makes the writer quote cells that hold either; it is cut off again.
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue().removesuffix("\r\n")
+    writer = csv.writer(lines, lineterminator="\r\n")
+    writer.writerow(names)
+    writer.writerows(map(attrgetter(*names), sorted(rows, key=lambda row: row.key)))
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
 def parse(path: Path, row_type: type[T]) -> list[T]:
