@@ -9,7 +9,6 @@ was not installed. The other columns are the fields of `OutputRow`, exact. docs/
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from filelock import FileLock, Timeout
 
+from harness import extra
 from harness.environment import PINS, STACK
 from harness.errors import TableError, UsageError
 from harness.files import replace_all
@@ -43,6 +43,7 @@ _SCHEMA_KEY = b"sqnr_history_schema"
 _ISA_PINS = tuple(name for name in PINS if not name.endswith("THREADS") and not name.startswith("HF_"))
 _LONGEST_ERROR = 300
 _LOCK_SECONDS = 60
+_WHAT = "the history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def append(file: Path, runs: Iterable[StoredRun]) -> int:
     Safe from several processes at once. Raises `TableError` for a file that is damaged or no history of this schema and
     `UsageError` where it cannot be written; both leave it as it was.
     """
-    arrow, parquet = needed("pyarrow"), needed("pyarrow.parquet")
+    arrow, parquet = extra.load(_WHAT, "pyarrow"), extra.load(_WHAT, "pyarrow.parquet")
     with _locked(file):
         kept = _load(file) if file.exists() else _schema().empty_table()
         new = {stored.run_id: stored for stored in runs if stored.run.outputs}
@@ -98,17 +99,8 @@ def known_ids(file: Path) -> frozenset[str]:
     return frozenset(_ids(_load(file))) if file.exists() else frozenset()
 
 
-def needed(module: str) -> Any:
-    """A module of the extra `report`; raises `UsageError` if it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise UsageError(f"the history needs {package}: pip install 'sqnr-harness[report]'") from None
-
-
 def _schema() -> Any:
-    arrow = needed("pyarrow")
+    arrow = extra.load(_WHAT, "pyarrow")
     kinds = {str: arrow.string(), bool: arrow.bool_(), float: arrow.float64(), int: arrow.int64()}
     kinds[datetime] = arrow.timestamp("us", tz="UTC")
     hints = get_type_hints(OutputRow)
@@ -140,7 +132,7 @@ def _text(value: object) -> str:
 
 
 def _lines(stored: StoredRun) -> Any:
-    arrow, rows = needed("pyarrow"), stored.run.outputs
+    arrow, rows = extra.load(_WHAT, "pyarrow"), stored.run.outputs
     columns: dict[str, list[Any]] = {name: [value] * len(rows) for name, value in _of_run(stored).items()}
     columns |= {field.name: [getattr(row, field.name) for row in rows] for field in fields(OutputRow)}
     columns["error"] = [error[:_LONGEST_ERROR] for error in columns["error"]]
@@ -151,7 +143,7 @@ def _lines(stored: StoredRun) -> Any:
 
 
 def _load(file: Path) -> Any:
-    arrow, parquet = needed("pyarrow"), needed("pyarrow.parquet")
+    arrow, parquet = extra.load(_WHAT, "pyarrow"), extra.load(_WHAT, "pyarrow.parquet")
     remedy = "move it away, and collect the stored runs again: sqnr history"
     try:
         found = parquet.read_table(arrow.BufferReader(file.read_bytes()))
@@ -175,7 +167,7 @@ def _ids(lines: Any) -> list[str]:
 
 def _frame(lines: Any) -> pd.DataFrame:
     """Sorted lines in pandas; whole numbers stay whole where some are absent."""
-    pandas, arrow = importlib.import_module("pandas"), needed("pyarrow")
+    pandas, arrow = extra.load(_WHAT, "pandas"), extra.load(_WHAT, "pyarrow")
     lines = lines.sort_by([(name, "ascending") for name in ("started", "run", "run_id", *KEY)])
     return lines.to_pandas(types_mapper={arrow.int64(): pandas.Int64Dtype()}.get)
 

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness import extra
 from harness.environment import STACK
-from harness.history import KEY, needed
+from harness.history import KEY
 from harness.records import Case
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def stack_changes(then: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
 
 def levels(values: np.ndarray[Any, Any], allowed_db: float) -> tuple[list[int], list[float]]:
     """Where the level of at least two values in dB changes by more than allowed, and the mean of each segment."""
-    detection = needed("ruptures").KernelCPD(kernel="linear", min_size=1)
+    detection = extra.load("the history", "ruptures").KernelCPD(kernel="linear", min_size=1)
     # Taken from the middle, so that the sums of squares inside lose no digits.
     found = detection.fit_predict(values - np.median(values), pen=max(allowed_db**2 / 4, _LEAST_PENALTY))
     bounds = [0, *(int(bound) for bound in found)]

@@ -25,8 +25,8 @@ def range_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     """A line for each quantized row, quantizers in natural order.
 
     `bound` is the range bound: `hi` of a symmetric quantizer (zero point 0), else the largest representable magnitude,
-    max(|lo|, |hi|). `absmax` is the largest observed magnitude; both are in the tensor's own units. `clip_fraction` is a
-    share in [0, 1], `sqnr_db` the quantizer's own error in dB. NaN where the row has none.
+    max(|lo|, |hi|). `absmax` is the largest observed magnitude; both are in the tensor's own units. `clip_fraction` is
+    a share in [0, 1], `sqnr_db` the quantizer's own error in dB. NaN where the row has none.
     """
     frame = _frame(rows)
     frame = frame[frame["status"] == QuantizerStatus.QUANTIZED]

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
-from harness.records import OutputRow
+from harness.records import OutputRow, QuantizerRow
 from harness.report import phrases
 from harness.report.causes import moved_bounds
 from harness.report.groups import Group, Pair
 from harness.verdicts import WORST_FIRST, Finding, Outcome
 
 MOST_NAME = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One output that is not as accepted: `what` moved first, `39.17 → 37.66 dB (−1.51)`, and `more` findings."""
+
+    output: str
+    what: str
+    more: tuple[str, ...] = ()
+    waived: bool = False
+
+    def __str__(self) -> str:
+        return f"{shortened(self.output)} {self.what}{', waived' if self.waived else ''}"
 
 
 def shortened(text: str, most: int = MOST_NAME) -> str:
@@ -21,25 +35,24 @@ def shortened(text: str, most: int = MOST_NAME) -> str:
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def outputs(group: Group) -> list[str]:
-    """A phrase for each output that is not as accepted, worst first: `logits 39.17 → 37.66 dB (−1.51)`."""
+def outputs(group: Group) -> tuple[Delta, ...]:
+    """The outputs that are not as accepted, worst first."""
     bad = [pair for pair in group.outputs if pair.verdict.outcome is not Outcome.OK]
     bad.sort(key=lambda pair: (bool(pair.verdict.waived), WORST_FIRST.index(pair.verdict.outcome)))
-    return [_output(pair) for pair in bad]
+    return tuple(_output(pair) for pair in bad)
 
 
-def _output(pair: Pair[OutputRow]) -> str:
-    waived = ", waived" if pair.verdict.waived else ""
-    return f"{shortened(pair.verdict.name)} {_what(pair)}{waived}"
-
-
-def _what(pair: Pair[OutputRow]) -> str:
+def _output(pair: Pair[OutputRow]) -> Delta:
     outcome, findings = pair.verdict.outcome, pair.verdict.findings
+    first = next((item for item in findings if item.field == "sqnr_db"), findings[0] if findings else None)
     if outcome is Outcome.NEW:
-        return f"{phrases.row_value(pair.new)}, new"
-    if outcome is Outcome.MISSING or not findings:
-        return f"{phrases.row_value(pair.old)} → not measured"
-    return _finding(next((item for item in findings if item.field == "sqnr_db"), findings[0]))
+        what = f"{phrases.row_value(pair.new)}, new"
+    elif outcome is Outcome.MISSING or first is None:
+        what = f"{phrases.row_value(pair.old)} → not measured"
+    else:
+        what = _finding(first)
+    more = tuple(_finding(item) for item in findings if item is not first)
+    return Delta(pair.verdict.name, what, more, bool(pair.verdict.waived))
 
 
 def _finding(item: Finding) -> str:
@@ -54,16 +67,23 @@ def _finding(item: Finding) -> str:
     return f"{name}{phrases.old_new(item)}"
 
 
+def ranges(group: Group) -> tuple[str, ...]:
+    """The quantizers whose range moved, that which moved most first: `conv1:conv2d.input [0, 4.8] → [0, 2]`."""
+    return tuple(f"{shortened(new.quantizer)} {_range(old)} → {_range(new)}" for old, new in moved_bounds(group))
+
+
+def _range(row: QuantizerRow) -> str:
+    return row.status if row.lo is None or row.hi is None else f"[{row.lo:.4g}, {row.hi:.4g}]"
+
+
 def quantizers(group: Group) -> str:
     """How many ranges moved, and the one that moved most; how many other quantizers are not as accepted."""
-    moved = moved_bounds(group)
+    moved = ranges(group)
     parts = []
     if moved:
-        old, new = moved[0]
         which = "1 range moved:" if len(moved) == 1 else f"{len(moved)} ranges moved, most of all"
-        bounds = f"{phrases.row_value(old)} → {phrases.row_value(new)}"
-        parts.append(f"{which} {shortened(new.quantizer)} {bounds}")
-    told = {new.key for _, new in moved}
+        parts.append(f"{which} {moved[0]}")
+    told = {new.key for _, new in moved_bounds(group)}
     others = [
         pair.verdict
         for pair in group.quantizers

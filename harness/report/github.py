@@ -10,12 +10,9 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.judge import Judgement
-from harness.records import Case
-from harness.report import deltas
-from harness.report.causes import likely_cause
-from harness.report.changes import siblings
+from harness.report.changes import Change, changes
 from harness.report.deltas import shortened
-from harness.report.groups import Group, groups
+from harness.report.groups import groups
 from harness.report.text import visible
 from harness.store import Run
 from harness.verdicts import WORST_FIRST, Outcome
@@ -65,38 +62,35 @@ def commands(run: Run, judgement: Judgement) -> list[str]:
     """Workflow commands, worst first: errors for what fails the gate, warnings for what is waived, improved or new."""
     if judgement.exit_code is ExitCode.NOTHING_MEASURED:
         return [_command("error", "sqnr", ["nothing was measured"])]
-    found = groups(run, judgement)
-    by_case = siblings(found)
-    notable = sorted((group for group in found if group.notable), key=lambda group: WORST_FIRST.index(group.outcome))
-    firm = [group for group in notable if not group.waived and group.outcome not in _STALE]
-    rest = [group for group in notable if group.waived or group.outcome in _STALE]
-    return [*_of_kind("error", firm, by_case), *_of_kind("warning", rest, by_case)]
+    found = sorted(changes(groups(run, judgement)), key=lambda change: WORST_FIRST.index(change.outcome))
+    firm = [change for change in found if not change.waived and change.outcome not in _STALE]
+    rest = [change for change in found if change.waived or change.outcome in _STALE]
+    return [*_of_kind("error", firm), *_of_kind("warning", rest)]
 
 
-def _of_kind(kind: str, found: list[Group], by_case: Mapping[Case, Mapping[str, Group]]) -> list[str]:
-    """The worst groups; where they are too many, the last of the lines that GitHub shows says how many are left."""
+def _of_kind(kind: str, found: list[Change]) -> list[str]:
+    """The worst changes; where they are too many, the last of the lines that GitHub shows says how many are left."""
     shown = found if len(found) <= MOST_ANNOTATIONS else found[: MOST_ANNOTATIONS - 1]
-    lines = [_command(kind, _title(group), _message(group, by_case[group.case])) for group in shown]
+    lines = [_command(kind, _title(change), _message(change)) for change in shown]
     if len(shown) < len(found):
         more = f"{len(found) - len(shown)} more row groups: see the job's summary, or verdict.json in the run's folder"
         lines.append(_command(kind, "sqnr", [more]))
     return lines
 
 
-def _title(group: Group) -> str:
-    return f"{group.outcome}: {shortened(str(group.case), _MOST_TITLE - 40)} {group.point}"
+def _title(change: Change) -> str:
+    return f"{change.outcome}: {shortened(str(change.case), _MOST_TITLE - 40)} {change.point}"
 
 
-def _message(group: Group, others: Mapping[str, Group]) -> list[str]:
-    changed = deltas.outputs(group)
-    more = [f"and {len(changed) - _MOST_OUTPUTS} more outputs"] if len(changed) > _MOST_OUTPUTS else []
-    cause = likely_cause(group, others)
+def _message(change: Change) -> list[str]:
+    left = len(change.outputs) - _MOST_OUTPUTS
     lines = [
-        *changed[:_MOST_OUTPUTS],
-        *more,
-        deltas.quantizers(group),
-        f"likely cause: {cause}" if cause else "",
-        f"waived: {group.waived}" if group.waived else "",
+        *map(str, change.outputs[:_MOST_OUTPUTS]),
+        f"and {left} more outputs" if left > 0 else "",
+        change.quantizers,
+        f"likely cause: {change.cause}" if change.cause else "",
+        f"alike with {', '.join(change.alike)}" if change.alike else "",
+        f"waived: {change.waived}" if change.waived else "",
     ]
     return [line for line in lines if line]
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from harness.errors import UsageError
 from harness.judge import Judgement
 from harness.records import Case, OutputRow
 from harness.report import phrases
@@ -30,19 +28,13 @@ _ERRORS = (Outcome.FAILED, Outcome.MISSING)
 _STARTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}")
 
 
-def available() -> bool:
-    """Whether the extra `report` is installed."""
-    return find_spec("junitparser") is not None
-
-
 def render(run: Run, judgement: Judgement) -> str:
     """XML text of a judged run. Raises `UsageError` if the extra is not installed.
 
     `regressed` and `changed` are failures, `failed` and `missing` errors, what is waived is skipped; `improved` and
     `new` pass and say so. Only the run as a whole is timed, in seconds.
     """
-    if not available():
-        raise UsageError("the JUnit report needs junitparser: pip install 'sqnr-harness[report]'")
+    extra.require("the JUnit report", "junitparser")
     from junitparser import JUnitXml
 
     root = JUnitXml(name=visible(f"sqnr {run.plan.suite}"))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from harness.errors import ExitCode, UsageError
+from harness import extra
+from harness.errors import ExitCode
 from harness.judge import Judgement
-from harness.report import deltas, phrases
-from harness.report.causes import likely_cause
-from harness.report.changes import siblings
+from harness.report import phrases
+from harness.report.changes import Change, changes
 from harness.report.deltas import MOST_NAME, shortened
 from harness.report.environments import settings
-from harness.report.groups import Group, groups
+from harness.report.groups import groups
 from harness.report.terminal import MEANING
 from harness.report.text import visible
 from harness.store import Run
@@ -35,11 +34,6 @@ _SIGNS = {ExitCode.OK: "✅", ExitCode.STALE: "⚠️"}
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|\bgh-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=(?:100|1234):)", re.IGNORECASE)
 """Where GitHub would see a person, an issue, an address, or (in `conv2d:100:input`) a picture."""
 _MARKER = re.compile(r"[^\w.+-]", re.ASCII)
-
-
-def available() -> bool:
-    """Whether the extra `report` is installed."""
-    return find_spec("jinja2") is not None
 
 
 def marker(suite: str) -> str:
@@ -72,8 +66,7 @@ def render(run: Run, judgement: Judgement, *, advise: bool = True) -> str:
 
     Raises `UsageError` if the extra is not installed.
     """
-    if not available():
-        raise UsageError("the markdown report needs jinja2: pip install 'sqnr-harness[report]'")
+    extra.require("the markdown report", "jinja2")
     import jinja2
 
     from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_matrix
@@ -115,29 +108,32 @@ def _note(note: str) -> str:
 
 
 def _changes(run: Run, judgement: Judgement) -> str:
-    """The row groups that are not as accepted, worst first; only those that are shown are worded."""
-    found = groups(run, judgement)
-    by_case = siblings(found)
-    notable = [group for group in found if group.notable]
-    lines = (_line(_change(group, likely_cause(group, by_case[group.case]))) for group in notable)
+    """What is not as accepted, worst first."""
+    found = changes(groups(run, judgement))
     head = _head(["", "case", "point", "outputs", "range bounds", "likely cause"])
-    return _fitted(head, lines, len(notable), _MOST_CHANGES, "row groups: see `verdict.json`")
+    return _fitted(head, map(_change, found), len(found), _MOST_CHANGES, "row groups: see `verdict.json`")
 
 
-def _change(group: Group, cause: str) -> list[str]:
-    waived = ", waived" if group.waived else ""
-    changed = deltas.outputs(group)
-    told = [cell(phrase) for phrase in changed[:_MOST_OUTPUTS]]
-    told += [f"and {len(changed) - _MOST_OUTPUTS} more"] if len(changed) > _MOST_OUTPUTS else []
-    why = [shortened(text, _MOST_CELL) for text in (cause, f"waived: {group.waived}" if group.waived else "") if text]
-    return [
-        f"{phrases.SYMBOLS[group.outcome]} {group.outcome}{waived}",
-        cell(shortened(str(group.case), _MOST_CELL)),
-        cell(group.point),
-        "<br>".join(told),
-        cell(deltas.quantizers(group)),
-        "<br>".join(map(cell, why)),
-    ]
+def _change(change: Change) -> str:
+    told = [cell(delta) for delta in change.outputs[:_MOST_OUTPUTS]]
+    told += [f"and {len(change.outputs) - _MOST_OUTPUTS} more"] if len(change.outputs) > _MOST_OUTPUTS else []
+    alike = f"alike with {', '.join(change.alike)}" if change.alike else ""
+    waived = f"waived: {change.waived}" if change.waived else ""
+    return _line(
+        [
+            f"{change.sign} {change.outcome}{', waived' if waived else ''}",
+            _lines(str(change.case), alike),
+            cell(change.point),
+            "<br>".join(told),
+            cell(change.quantizers),
+            _lines(change.cause, waived),
+        ]
+    )
+
+
+def _lines(*texts: str) -> str:
+    """One cell with a line for each text that is not empty."""
+    return "<br>".join(cell(shortened(text, _MOST_CELL)) for text in texts if text)
 
 
 def _command(judgement: Judgement) -> str:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness import extra
 from harness.errors import SqnrError
 from harness.files import replace_all, write_atomically
 from harness.judge import Judgement
 from harness.records import OutputRow, QuantizerRow
 from harness.report import verdict_json
-from harness.report.html import assets
 from harness.store import Run
 from harness.workspace import Workspace
 
@@ -30,7 +30,7 @@ def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timelin
 
     Raises `UsageError` if the extra `report` is not installed or the folder cannot be written.
     """
-    assets.require()
+    extra.require("the report", *extra.REPORTS)
     from harness.report import junit, markdown, sheets
     from harness.report.html import page
 
@@ -53,7 +53,7 @@ def write_verdict(run: Run, judgement: Judgement, folder: Path, history: Timelin
     from harness.report import github
 
     text = ""
-    if assets.available():
+    if not extra.absent(*extra.REPORTS):
         text = write_reports(run, judgement, folder, history)
     else:
         write_atomically(folder / VERDICT, verdict_json.render(run, judgement))
@@ -108,7 +108,7 @@ def draw(run: Run, folder: Path) -> list[str]:
 
 def write_history(remembered: Remembered, file: Path) -> Path | None:
     """The page of a history beside its file; None without the extra `report`."""
-    if not assets.available():
+    if extra.absent(*extra.REPORTS):
         return None
     from harness.report.html import page as pages
 

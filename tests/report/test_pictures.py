@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness import extra
 from harness.errors import UsageError
 from harness.records import QuantizerRow, Row
 from harness.report import pictures
-from harness.report.pictures import canvas, draw, left_out
+from harness.report.pictures import draw, left_out
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row, run_of
 
 pytest.importorskip("matplotlib")
@@ -213,7 +214,7 @@ def test_the_users_own_settings_of_matplotlib_are_neither_used_nor_changed(tmp_p
 
 
 def test_without_matplotlib_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canvas, "find_spec", lambda name: None)
+    monkeypatch.setattr(extra, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'sqnr-harness\[report\]'"):
         draw(run_of(RUN), tmp_path)
 

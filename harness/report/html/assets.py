@@ -10,24 +10,7 @@ import base64
 import gzip
 import json
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import Any
-
-from harness.errors import UsageError
-
-_NEEDED = ("jinja2", "tabulate", "plotly", "itables", "junitparser")
-
-
-def available() -> bool:
-    """Whether the extra `report` is installed."""
-    return not any(find_spec(name) is None for name in _NEEDED)
-
-
-def require(*modules: str) -> None:
-    """Raise `UsageError` that says what to install, unless all modules of the extra `report` are there."""
-    absent = [name for name in modules or _NEEDED if find_spec(name) is None]
-    if absent:
-        raise UsageError(f"the report needs {', '.join(absent)}: pip install 'sqnr-harness[report]'")
 
 
 def libraries() -> dict[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from harness import __version__
+from harness import __version__, extra
 from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import Case
@@ -18,12 +19,12 @@ from harness.report.changes import changes
 from harness.report.environments import settings
 from harness.report.fix_matrix import LEGEND, fix_matrix
 from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes
-from harness.report.groups import groups
+from harness.report.groups import R, groups
 from harness.report.html import assets, figures, view
 from harness.report.html.figures import Figure
 from harness.report.html.timeline import Timeline
 from harness.report.levels import level_frame
-from harness.report.order import natural
+from harness.report.order import natural, storable
 from harness.report.terminal import MEANING
 from harness.report.text import revealed, visible
 from harness.store import Run
@@ -75,14 +76,14 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> s
         "failures": view.failures(run, found, names),
         "matrix": "" if matrix.empty else data.add("fix-matrix", figures.matrix_figure(matrix)),
         "legend": LEGEND,
-        "fixes": _table(fix_frame(run.outputs)),
+        "fixes": _table(fix_frame(_storable(run.outputs))),
         "idle": idle_fixes(run.outputs),
         "moved": _moved(run, data),
         "moved_table": _table(bounds_frame(run.quantizers)),
         "bars": _bars(found, data),
         "cases": view.case_views(found, names),
         "ranges": _ranges(run, data, names),
-        "coverage": _table(coverage_frame(run.quantizers)),
+        "coverage": _table(coverage_frame(_storable(run.quantizers))),
         "quantizers": _quantizers(run, judgement, data, names),
         "settings": settings(run, judgement),
     }
@@ -113,7 +114,7 @@ def render_history(history: Timeline) -> str:
 
 
 def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timeline | None) -> str:
-    assets.require()
+    extra.require("the HTML report", "jinja2", "plotly", "itables")
     import jinja2
     from markupsafe import Markup, escape
 
@@ -123,7 +124,7 @@ def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timel
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
+        finalize=lambda value: value if hasattr(value, "__html__") else visible(value),
     )
     loader.filters["asis"] = lambda line: Markup(revealed(str(escape(line))))
     loader.globals.update(version=__version__, style=assets.own("report.css"), script=assets.own("report.js"))
@@ -132,6 +133,16 @@ def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timel
         content["timeline"] = {"layout": history.layout, "series": history.traces}
     packed = {**assets.libraries(), "data": assets.pack_json(content)}
     return loader.get_template(template).render(**context, history=history, packed=packed)
+
+
+def _storable(rows: Iterable[R]) -> list[R]:
+    """Rows with their names as the run's files hold them, which pandas can keep too."""
+    return [row if "".join(row.key).isascii() else _escaped(row) for row in rows]
+
+
+def _escaped(row: R) -> R:
+    texts: Any = {name: storable(value) for name, value in asdict(row).items() if isinstance(value, str)}
+    return replace(row, **texts)
 
 
 def _table(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -162,9 +173,10 @@ def _bars(found: Any, data: _Data) -> list[tuple[str, str]]:
 def _ranges(run: Run, data: _Data, names: dict[Case, str]) -> dict[str, list[tuple[str, str]]]:
     """(title, figure) of the quantizers of each case and point, by the case's anchor."""
     found: dict[str, list[tuple[str, str]]] = {}
+    stored = {tuple(map(storable, astuple(case))): anchor for case, anchor in names.items()}
     keys = ["model", "size", "weights", "flow", "variant", "point"]
     for (*case, point), lines in range_frame(run.quantizers).groupby(keys, sort=False):
-        anchor = names[Case(*case)]
+        anchor = stored[tuple(case)]
         figure = data.add(f"range-{anchor}-{point}", figures.range_figure(lines))
         found.setdefault(anchor, []).append((point, figure))
     return found

@@ -7,16 +7,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records import FAILED, Case, released_of
+from harness.records import FAILED, Case, OutputRow, Status, released_of
 from harness.report import phrases
-from harness.report.changes import Level, level, siblings
-from harness.report.groups import Group
+from harness.report.changes import siblings
+from harness.report.groups import Group, Pair
 from harness.report.logs import log_of
 from harness.report.order import natural, point_order, variant_order
 from harness.store import Run
 from harness.verdicts import Outcome
 
 _MOST_FINDINGS = 25
+_LONGEST_SLUG = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One output at one point: before and after, in words, and what became of it."""
+
+    point: str
+    output: str
+    sign: str
+    outcome: str
+    before: str
+    after: str
+    delta: str
+    noise: str
+    worst: str
+    error: str
+    accuracy: str
+    state: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +73,12 @@ class CaseView:
 def anchors(cases: Iterable[Case]) -> dict[Case, str]:
     """An address within the page for each case, readable, and distinct whatever the names are."""
     found: dict[Case, str] = {}
+    taken: set[str] = set()
     for case in sorted(set(cases)):
         words = str(case).replace("+", " with ")
-        slug = "case-" + (re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "unnamed")
-        found[case] = slug if slug not in found.values() else f"{slug}--{len(found)}"
+        slug = "case-" + (re.sub(r"[^a-z0-9]+", "-", words.lower())[:_LONGEST_SLUG].strip("-") or "unnamed")
+        found[case] = slug if slug not in taken else f"{slug}--{len(found)}"
+        taken.add(slug)
     return found
 
 
@@ -119,7 +141,43 @@ def _case_view(case: Case, anchor: str, groups: list[Group]) -> CaseView:
         sign=phrases.SYMBOLS[worst.outcome],
         outcome=worst.outcome,
         headline=", ".join(f"{pair.verdict.name} {phrases.row_value(pair.new)}" for pair in groups[-1].outputs),
-        levels=tuple(level(pair) for group in groups for pair in group.outputs),
+        levels=tuple(_level(pair) for group in groups for pair in group.outputs),
         findings=tuple(findings[:_MOST_FINDINGS]),
         more=max(0, len(findings) - _MOST_FINDINGS),
     )
+
+
+def _level(pair: Pair[OutputRow]) -> Level:
+    old, new = pair.old, pair.new
+    row = new or old
+    assert row is not None
+    noise = row.noise_db if old is None else old.noise_db
+    return Level(
+        point=row.point,
+        output=row.output,
+        sign=phrases.SYMBOLS[pair.verdict.outcome],
+        outcome=pair.verdict.outcome,
+        before=_value(old),
+        after=_value(new),
+        delta=_delta(old, new),
+        noise="" if noise is None else f"{noise:.2g}",
+        worst=_or_nothing("sqnr_min_db", row.sqnr_min_db),
+        error=_or_nothing("max_abs_err", row.max_abs_err),
+        accuracy=_or_nothing("task_metric", row.task_metric),
+        state=row.fix_state,
+        cause=row.cause,
+    )
+
+
+def _value(row: OutputRow | None) -> str:
+    return Status.EXACT if row is not None and row.status == Status.EXACT else phrases.row_value(row)
+
+
+def _delta(old: OutputRow | None, new: OutputRow | None) -> str:
+    if old is None or new is None or old.sqnr_db is None or new.sqnr_db is None:
+        return ""
+    return f"{new.sqnr_db - old.sqnr_db:+.2f}"
+
+
+def _or_nothing(field: str, value: float | None) -> str:
+    return "" if value is None else phrases.number(field, value)

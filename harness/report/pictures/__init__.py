@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from harness import extra
 from harness.records import RELEASED
 from harness.report.bounds import moved_bounds, range_frame
 from harness.report.fix_matrix import fix_matrix
@@ -30,7 +31,7 @@ def draw(run: Run, folder: Path) -> list[Path]:
     or more; `range-plot-<model>-<size>-<flow>` of released code (`left_out` says of which not). What has nothing to
     show has no picture. Raises `UsageError` if matplotlib is missing or the folder cannot be written.
     """
-    canvas.need_matplotlib()
+    extra.require("the pictures", "matplotlib")
     written: list[Path] = []
     taken: set[str] = set()
     with canvas.style():

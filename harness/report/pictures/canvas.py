@@ -8,11 +8,9 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UsageError
 from harness.files import replace_all
 from harness.report.text import visible
 
@@ -40,12 +38,6 @@ _STYLE: Mapping[Any, Any] = {
     "svg.hashsalt": "sqnr",  # the same picture gives the same file
     "path.simplify": True,
 }
-
-
-def need_matplotlib() -> None:
-    """Raise `UsageError` with the command that installs matplotlib if it is missing."""
-    if find_spec("matplotlib") is None:
-        raise UsageError("pictures need matplotlib: pip install 'sqnr-harness[report]'")
 
 
 @contextmanager
