@@ -12,7 +12,7 @@ from harness.report.causes import likely_cause
 from harness.report.deltas import Delta
 from harness.report.groups import Group
 from harness.report.order import variant_order
-from harness.verdicts import Outcome
+from harness.verdicts import Outcome, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Change:
     @property
     def loss(self) -> str:
         """Decibels lost, a gain with a minus; empty where none is involved."""
-        return "all" if math.isinf(self.loss_db) else f"{self.loss_db:.2f}" if self.loss_db else ""
+        return "all" if self.loss_db == math.inf else f"{self.loss_db:.2f}" if self.loss_db else ""
 
     @property
     def alike(self) -> tuple[str, ...]:
@@ -85,9 +85,15 @@ def _change(group: Group, others: dict[str, Group]) -> Change:
         case=group.case,
         point=group.point,
         variants=(group.case.variant,),
-        loss_db=max((verdict.loss_db for verdict in group.notable), key=abs),
+        loss_db=_loss_db(group.notable),
         outputs=deltas.outputs(group),
         ranges=deltas.ranges(group),
         quantizers=deltas.quantizers(group),
         cause=likely_cause(group, others),
     )
+
+
+def _loss_db(verdicts: Iterable[Verdict]) -> float:
+    """The largest loss, or the largest gain where nothing is lost; NaN is a loss of all."""
+    losses = [math.inf if math.isnan(verdict.loss_db) else verdict.loss_db for verdict in verdicts]
+    return max(losses) if max(losses) > 0 else min(losses)

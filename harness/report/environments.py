@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.judge import Judgement
 from harness.store import Run
 
+_STACK = "stack"
+_ABSENT = "not installed"
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One fact of the environment, before and now."""
+    """One fact of the environment, before and now; empty where it was not recorded."""
 
     what: str
     before: str
@@ -20,32 +24,26 @@ class Setting:
 
 
 def settings(run: Run, judgement: Judgement) -> list[Setting]:
-    """The environment of a run beside that of what it is judged by."""
-    now = _flat(run.environment)
-    before: dict[str, list[str]] = {}
-    for environment in judgement.before.environments:
-        for what, value in _flat(environment).items():
-            if value not in before.setdefault(what, []):
-                before[what].append(value)
-    names = sorted(
-        now.keys() | before.keys(), key=lambda what: (what not in now, list(now).index(what) if what in now else 0)
-    )
-    return [
-        Setting(
-            what,
-            ", ".join(before.get(what, ())),
-            now.get(what, "not installed"),
-            what in before and [now.get(what)] != before[what],
-        )
-        for what in names
-    ]
+    """The environment of a run beside that of what it is judged by, which may have been measured on several machines.
+
+    A fact differs if it was recorded before and is not the same everywhere. A package that one side lacks differs.
+    """
+    now = _facts(run.environment)
+    before = [_facts(environment) for environment in judgement.before.environments]
+    found = []
+    for fact in dict.fromkeys(fact for facts in (now, *before) for fact in facts):
+        kind, what = fact
+        absent = _ABSENT if kind == _STACK else ""
+        then = list(dict.fromkeys(facts.get(fact, absent) for facts in before if fact in facts or kind == _STACK))
+        here = now.get(fact, absent)
+        found.append(Setting(what, ", ".join(then), here, differs=bool(then) and then != [here]))
+    return found
 
 
-def _flat(environment: Any) -> dict[str, str]:
-    """Facts by name; those of the stack and the pins by their own."""
-    facts: dict[str, str] = {}
-    for name, value in environment.items():
-        facts |= (
-            {str(key): str(inner) for key, inner in value.items()} if isinstance(value, dict) else {name: str(value)}
-        )
-    return facts
+def _facts(environment: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Facts by kind and name; those of the stack and the pins by their own names."""
+    return {
+        (kind if isinstance(value, dict) else "", str(name)): str(fact)
+        for kind, value in environment.items()
+        for name, fact in (value.items() if isinstance(value, dict) else [(kind, value)])
+    }

@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.records import RELEASED, Case
 from harness.report.groups import Group
-from harness.report.order import natural, point_order, variant_order
+from harness.report.order import natural, point_order, storable, variant_order
 
 COLUMNS = ["title", "label", "before", "after", "noise_db"]
 
@@ -30,8 +30,8 @@ def level_frame(groups: Iterable[Group]) -> pd.DataFrame:
         variant = "" if case.variant == RELEASED else f" {case.variant}"
         lines.append(
             (
-                f"{case.model}/{case.size}/{case.weights} {output}",
-                f"{case.flow}{variant}",
+                storable(f"{case.model}/{case.size}/{case.weights} {output}"),
+                storable(f"{case.flow}{variant}"),
                 pair.old and pair.old.sqnr_db,
                 pair.new and pair.new.sqnr_db,
                 pair.old and pair.old.noise_db,

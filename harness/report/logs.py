@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from harness.records import Case
@@ -14,9 +15,9 @@ _MOST_CHARACTERS = 6000
 
 def log_of(run: Run, case: Case) -> str:
     """The last lines on a case in the run's `logs/`, or those of its model's process; empty if there are none."""
-    name = f"-{case.model}-{case.size}.log"
+    name = re.compile(rf"\d+-{re.escape(case.model)}-{re.escape(case.size)}\.log")
     for path in sorted(run.logs.glob("*.log")):
-        if not path.name.endswith(name):
+        if not name.fullmatch(path.name):  # a model may be called like the end of another's name
             continue
         try:
             text = path.read_text(encoding="utf-8", errors="replace")

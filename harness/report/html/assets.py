@@ -34,4 +34,4 @@ def pack_json(data: Any) -> str:
 
 def pack(content: bytes) -> str:
     """Content as text that no part of a page can be mistaken for."""
-    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode("ascii")
+    return base64.b64encode(gzip.compress(content, 3, mtime=0)).decode("ascii")

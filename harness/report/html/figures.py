@@ -12,13 +12,17 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.text import plain
+from harness.report.text import plain, visible
 
 Figure = dict[str, Any]
 
 BLUE, ORANGE, GREEN, SKY = "#0072B2", "#D55E00", "#009E73", "#56B4E9"
 _MOST_LABELS = 40
 """Quantizers whose names fit below an axis; more are named on hover only."""
+_LONGEST_TICK, _LONGEST_LABEL = 34, 72
+"""Characters of a quantizer's name below an axis, and of any other beside one."""
+_MOST_FOLDED = 12
+"""Lines of a name or sentence in a hover label."""
 _MANY_POINTS = 1500
 """From so many on, WebGL draws faster than SVG."""
 _PALE = [[0.0, "#f19b6b"], [0.25, "#fbd5bd"], [0.5, "#f5f5f5"], [0.75, "#bcdcec"], [1.0, "#7fb8d8"]]
@@ -32,6 +36,7 @@ _SHOWN_DB = (0.0, 60.0)
 def matrix_figure(frame: pd.DataFrame) -> Figure:
     """Heat map of `fix_matrix`: a row for each output, a column for each flow and variant, dB in every cell."""
     columns = list(dict.fromkeys(zip(frame["flow"], frame["variant"], strict=True)))
+    flows, variants = _labels(flow for flow, _ in columns), _labels(variant for _, variant in columns)
     rows = list(dict.fromkeys(frame["row"]))
     cells = {(row, flow, variant): (level, text, hover) for row, flow, variant, level, text, hover in zip(
         *(frame[name] for name in ("row", "flow", "variant", "sqnr_db", "text", "hover")), strict=True)}  # fmt: skip
@@ -41,8 +46,8 @@ def matrix_figure(frame: pd.DataFrame) -> Figure:
         "data": [
             {
                 "type": "heatmap",
-                "x": [[plain(flow) for flow, _ in columns], [_stacked(variant) for _, variant in columns]],
-                "y": [plain(row) for row in rows],
+                "x": [[flows[flow] for flow, _ in columns], [_stacked(variants[variant]) for _, variant in columns]],
+                "y": list(_labels(rows).values()),
                 "z": [[significant(level) for level, _, _ in line] for line in grid],
                 "text": [[plain(text) for _, text, _ in line] for line in grid],
                 "customdata": [[folded(hover) for _, _, hover in line] for line in grid],
@@ -62,7 +67,7 @@ def matrix_figure(frame: pd.DataFrame) -> Figure:
             "margin": {"l": 10, "r": 10, "t": 34, "b": 10},
             "plot_bgcolor": "#c9ced6",
             "xaxis": {"automargin": True, "tickangle": -60, "showdividers": True, "showgrid": False},
-            "yaxis": {"automargin": True, "autorange": "reversed", "showgrid": False},
+            "yaxis": {"type": "category", "automargin": True, "autorange": "reversed", "showgrid": False},
         },
         "least_width": 200 + 62 * len(columns),
     }
@@ -74,7 +79,7 @@ def bars_figure(levels: pd.DataFrame) -> Figure:
     `levels` has a line for each case: `label`, `before`, `after` and `noise_db`, all in dB. The axis ends where
     differences are rounding; longer bars are cut there, and their numbers stand beside them.
     """
-    labels = [plain(label) for label in levels["label"]]
+    labels = list(_labels(levels["label"]).values())
     noise = [significant(value) for value in levels["noise_db"]]
     error = {"type": "data", "array": [value or 0.0 for value in noise], "thickness": 1.5, "width": 4}
     told = ["none" if value is None else f"{value:.2g} dB" for value in noise]
@@ -104,7 +109,13 @@ def bars_figure(levels: pd.DataFrame) -> Figure:
             "margin": {"l": 10, "r": 10, "t": 64, "b": 40},
             "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
             "xaxis": {"title": {"text": "SQNR, dB"}, "range": [start, _MOST_SHOWN_DB + 12]},
-            "yaxis": {"automargin": True, "autorange": "reversed", "tickfont": {"size": 10.5}, "showgrid": False},
+            "yaxis": {
+                "type": "category",
+                "automargin": True,
+                "autorange": "reversed",
+                "tickfont": {"size": 10.5},
+                "showgrid": False,
+            },
         },
         "least_width": 560,
     }
@@ -141,7 +152,7 @@ def range_figure(frame: pd.DataFrame) -> Figure:
     """
     kind = "scattergl" if len(frame) > _MANY_POINTS else "scatter"
     place = list(range(len(frame)))
-    clipped = frame["clip_fraction"].fillna(0.0)
+    clipped = frame["clip_fraction"].fillna(0.0).clip(0.0, 1.0)
     told = [
         [folded(name), role, f"{100 * share:.3g} %", "none" if math.isnan(level) else f"{level:.2f} dB"]
         for name, role, share, level in zip(
@@ -177,27 +188,37 @@ def range_figure(frame: pd.DataFrame) -> Figure:
 def _logarithmic(names: Sequence[str], title: str) -> Figure:
     """Layout with quantizers along x, named where they fit, and a log axis."""
     named = len(names) <= _MOST_LABELS
-    ticks: Mapping[str, Any] = {
-        "tickvals": list(range(len(names))),
-        "ticktext": [plain(_short(name)) for name in names],
-        "tickangle": -60,
-    }
+    ticks: Mapping[str, Any] = {"showticklabels": False,
+                                "title": {"text": f"{len(names)} quantizers, in the order of their names"}}  # fmt: skip
+    if named:
+        labels = [plain(_short(visible(name), _LONGEST_TICK)) for name in names]
+        ticks = {"tickvals": list(range(len(names))), "ticktext": labels, "tickangle": -60}
     return {
         "height": 460 if named else 380,
         "margin": {"l": 60, "r": 10, "t": 64, "b": 10},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
-        "xaxis": {"automargin": True, "zeroline": False, **(ticks if named else {"showticklabels": False})}
-        | ({} if named else {"title": {"text": f"{len(names)} quantizers, in the order of their names"}}),
+        "xaxis": {"automargin": True, "zeroline": False, **ticks},
         "yaxis": {"type": "log", "title": {"text": title}, "exponentformat": "power", "dtick": 1},
     }
 
 
 def _stacked(variant: str) -> str:
-    """A variant with each of its fixes on a line of its own."""
-    return plain(variant).replace("+", "<br>+").removeprefix("<br>")
+    """An escaped variant with each of its fixes on a line of its own."""
+    return variant.replace("+", "<br>+").removeprefix("<br>")
 
 
-def _short(name: str, most: int = 34) -> str:
+def _labels(names: Iterable[str]) -> dict[str, str]:
+    """A label for each distinct name, escaped and cut; numbered where equal, which an axis would take for one."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        label = plain(_short(visible(name), _LONGEST_LABEL))
+        found[name] = label if label not in taken else f"{label} ({len(found) + 1})"
+        taken.add(found[name])
+    return found
+
+
+def _short(name: str, most: int) -> str:
     """The end of a long name: its beginning is what it shares with its neighbours."""
     return name if len(name) <= most else "…" + name[-most:]
 
@@ -213,7 +234,7 @@ def significant(value: float | None, digits: int = 9) -> float | None:
 
 
 def folded(text: str, width: int = 90) -> str:
-    """Escaped text, broken into lines that fit a hover label; a long word is broken anywhere."""
+    """Escaped text, broken into lines that fit a hover label and cut after some; a long word is broken anywhere."""
     lines, line = [], ""
     for word in text.split(" "):
         pieces = [word[start : start + width] for start in range(0, len(word), width)] or [""]
@@ -222,4 +243,6 @@ def folded(text: str, width: int = 90) -> str:
                 lines.append(line)
                 line = ""
             line = f"{line} {piece}" if line else piece
-    return "<br>".join(plain(part) for part in (*lines, line))
+    lines.append(line)
+    cut = lines if len(lines) <= _MOST_FOLDED else [*lines[:_MOST_FOLDED], "…"]
+    return "<br>".join(plain(part) for part in cut)

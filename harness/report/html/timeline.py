@@ -9,13 +9,14 @@ from typing import Any
 import pandas as pd
 
 from harness.report.history_frames import runs_frame, series_frame, stack_marks, steps_frame
-from harness.report.html.figures import BLUE, ORANGE, Figure, folded
+from harness.report.html.figures import BLUE, ORANGE, Figure, folded, significant
 from harness.report.text import plain
-from harness.steps import Step
+from harness.steps import Step, StepKind
 
 _MOST_MARKS = 30
 """Changes of the stack that still leave room between their lines; of more the latest are marked."""
 _NOT_MEASURED = "no number"
+_UPWARDS = (StepKind.RISE, StepKind.RECOVERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def _summary(runs: pd.DataFrame, series: int, steps: int) -> str:
 def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tuple[Step, Any]]) -> list[Figure]:
     times = [moment.isoformat() for moment in lines["started"]]
     names = [plain(run_names[run]) for run in lines["run"]]
-    levels: list[float | None] = [None if pd.isna(level) else float(level) for level in lines["sqnr_db"]]
+    levels = [significant(level) for level in lines["sqnr_db"]]
     measured: Figure = {
         "type": "scatter", "mode": "lines+markers", "name": "SQNR", "x": times, "y": levels, "text": names,
         "line": {"color": BLUE, "width": 1.5}, "marker": {"size": 6}, "connectgaps": False,
@@ -77,14 +78,14 @@ def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tupl
         "marker": {"symbol": "x", "size": 10, "color": ORANGE}, "hovertemplate": "%{text}<extra></extra>",
     }  # fmt: skip
     marks = [
-        (step.started.isoformat(), floor if step.new_db is None else step.new_db, step.change_db or -1.0, line)
+        (step.started.isoformat(), floor if step.new_db is None else step.new_db, step.kind in _UPWARDS, line)
         for step, line in steps
     ]
     stepped: Figure = {
         "type": "scatter", "mode": "markers", "name": "step, first run with it",
         "x": [when for when, *_ in marks], "y": [level for _, level, *_ in marks],
         "text": ["<br>".join(folded(part) for part in line[1:]) for *_, line in marks],
-        "marker": {"symbol": ["triangle-up" if change > 0 else "triangle-down" for *_, change, _ in marks],
+        "marker": {"symbol": ["triangle-up" if upwards else "triangle-down" for *_, upwards, _ in marks],
                    "size": 15, "color": ORANGE, "line": {"width": 1, "color": "#ffffff"}},
         "hovertemplate": "%{text}<extra></extra>",
     }  # fmt: skip
