@@ -190,10 +190,18 @@ class _PartReader:
             on_progress(Progress(result.job, case))
         else:
             case = Case(**record["result"])
-            result.outputs += [OutputRow(**row) for row in record["outputs"]]
-            result.quantizers += [QuantizerRow(**row) for row in record["quantizers"]]
+            result.outputs += [OutputRow(**_storable(row)) for row in record["outputs"]]
+            result.quantizers += [QuantizerRow(**_storable(row)) for row in record["quantizers"]]
             result.finished.add(case)
             on_progress(Progress(result.job, case, seconds=record["seconds"]["total"]))
+
+
+def _storable(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as its file will hold it: a lone surrogate in a name or an error is written as an escape."""
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for name, value in row.items()
+    }
 
 
 def jobs_for(

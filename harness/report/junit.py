@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from harness import extra
 from harness.judge import Judgement
 from harness.records import Case, OutputRow
 from harness.report import phrases
