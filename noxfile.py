@@ -136,7 +136,7 @@ def _compare_with(session: nox.Session, ref: str, selection: list[str]) -> None:
     session.log("head: the working tree")
     python = _bin(session) / "python"
     head = _measure(session, here, top, python, reports, *selection)
-    _harness(session, here, top, python, "compare", str(base), str(head))
+    _harness(session, here, top, python, "compare", str(base), str(head), "--output", str(head))
 
 
 @contextmanager

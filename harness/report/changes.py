@@ -1,4 +1,4 @@
-"""What is not as accepted, in words: an entry for each row group, equal ones of several variants as one."""
+"""What is not as accepted, in words: an entry for each row group, equal ones of one model as one."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.records import Case, released_of
+from harness.records import RELEASED, Case
 from harness.report import deltas, phrases
 from harness.report.causes import likely_cause
 from harness.report.deltas import Delta
 from harness.report.groups import Group
-from harness.report.order import variant_order
+from harness.report.order import natural, variant_order
 from harness.verdicts import Outcome, Verdict
+
+_MOST_ALIKE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row group that is not as accepted, of one variant of a case or of several that changed alike.
+    """A row group that is not as accepted, with others of its model, at its point, that changed in the same words.
 
-    `variants` begin with that of `case`. `loss_db` is the largest loss among the rows: infinite where a number is gone,
-    negative where it is a gain. `ranges` are those that moved, `quantizers` says in a phrase what became of all.
+    `cases` are all of them, `case` the first in natural order. `loss_db` is the largest loss among the rows: infinite
+    where a number is gone, negative where it is a gain. `ranges` are those that moved, `quantizers` says in a phrase
+    what became of all.
     """
 
     outcome: Outcome
     waived: str
-    case: Case
+    cases: tuple[Case, ...]
     point: str
-    variants: tuple[str, ...]
     loss_db: float
     outputs: tuple[Delta, ...]
     ranges: tuple[str, ...]
@@ -45,29 +47,42 @@ class Change:
         return "all" if self.loss_db == math.inf else f"{self.loss_db:.2f}" if self.loss_db else ""
 
     @property
-    def alike(self) -> tuple[str, ...]:
-        """The other variants of the case that changed in the same way."""
-        return self.variants[1:]
+    def case(self) -> Case:
+        """The case that stands for all."""
+        return self.cases[0]
+
+    @property
+    def alike(self) -> str:
+        """The others, in a phrase: variants of the same flow by their names, others with their flow; or nothing."""
+        others = [
+            case.variant if case.flow == self.case.flow else f"{case.flow} {case.variant}".removesuffix(f" {RELEASED}")
+            for case in self.cases[1:]
+        ]
+        left = len(others) - _MOST_ALIKE
+        more = [f"{left} more"] if left > 0 else []
+        return f"alike with {', '.join((*others[:_MOST_ALIKE], *more))}" if others else ""
 
 
 def changes(groups: Iterable[Group]) -> list[Change]:
-    """What is not as accepted, in the order given: worst first.
-
-    Variants of a case that say the same at the same point are one change, named by the first of them.
-    """
-    found: dict[Change, Change] = {}
+    """What is not as accepted, in the order given: worst first. Cases of a model that say the same are one change."""
+    found: dict[Change, list[Change]] = {}
     groups = list(groups)
     by_case = siblings(groups)
     for group in groups:
-        if not group.notable:
-            continue
-        change = _change(group, by_case[group.case])
-        same = replace(change, case=released_of(change.case), variants=())
-        earlier = found.setdefault(same, change)
-        if earlier is not change:
-            variants = sorted((*earlier.variants, group.case.variant), key=variant_order)
-            found[same] = replace(earlier, case=replace(earlier.case, variant=variants[0]), variants=tuple(variants))
-    return list(found.values())
+        if group.notable:
+            change = _change(group, by_case[group.case])
+            found.setdefault(_words(change), []).append(change)
+    return [_together(same) for same in found.values()]
+
+
+def _words(change: Change) -> Change:
+    """What a change says, whichever flow and variant of its model says it."""
+    return replace(change, cases=(replace(change.case, flow="", variant=""),), loss_db=0.0)
+
+
+def _together(same: list[Change]) -> Change:
+    cases = sorted((change.case for change in same), key=lambda case: (natural(case.flow), variant_order(case.variant)))
+    return replace(same[0], cases=tuple(cases))
 
 
 def siblings(groups: Iterable[Group]) -> dict[Case, dict[str, Group]]:
@@ -82,9 +97,8 @@ def _change(group: Group, others: dict[str, Group]) -> Change:
     return Change(
         outcome=group.outcome,
         waived=group.waived,
-        case=group.case,
+        cases=(group.case,),
         point=group.point,
-        variants=(group.case.variant,),
         loss_db=_loss_db(group.notable),
         outputs=deltas.outputs(group),
         ranges=deltas.ranges(group),

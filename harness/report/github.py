@@ -89,7 +89,7 @@ def _message(change: Change) -> list[str]:
         f"and {left} more outputs" if left > 0 else "",
         change.quantizers,
         f"likely cause: {change.cause}" if change.cause else "",
-        f"alike with {', '.join(change.alike)}" if change.alike else "",
+        change.alike,
         f"waived: {change.waived}" if change.waived else "",
     ]
     return [line for line in lines if line]

@@ -117,12 +117,11 @@ def _changes(run: Run, judgement: Judgement) -> str:
 def _change(change: Change) -> str:
     told = [cell(delta) for delta in change.outputs[:_MOST_OUTPUTS]]
     told += [f"and {len(change.outputs) - _MOST_OUTPUTS} more"] if len(change.outputs) > _MOST_OUTPUTS else []
-    alike = f"alike with {', '.join(change.alike)}" if change.alike else ""
     waived = f"waived: {change.waived}" if change.waived else ""
     return _line(
         [
             f"{change.sign} {change.outcome}{', waived' if waived else ''}",
-            _lines(str(change.case), alike),
+            _lines(str(change.case), change.alike),
             cell(change.point),
             "<br>".join(told),
             cell(change.quantizers),
