@@ -24,7 +24,7 @@ from harness.report.html import assets, figures, view
 from harness.report.html.figures import Figure
 from harness.report.html.timeline import Timeline
 from harness.report.levels import level_frame
-from harness.report.order import natural, storable
+from harness.report.order import natural, point_order, storable
 from harness.report.terminal import MEANING
 from harness.report.text import revealed, visible
 from harness.store import Run
@@ -189,7 +189,8 @@ def _quantizers(run: Run, judgement: Judgement, data: _Data, names: dict[Case, s
         for verdict in judgement.verdicts
         if verdict.kind == "quantizer"
     }
-    rows = sorted(run.quantizers, key=lambda row: (row.case, row.point, natural(row.quantizer)))
+    places = {case: place for place, case in enumerate(sorted(names, key=view.case_order))}
+    rows = sorted(run.quantizers, key=lambda row: (places[row.case], point_order(row.point), natural(row.quantizer)))
     data.tables["quantizers"] = [
         [
             names[row.case],

@@ -96,7 +96,7 @@ def failures(run: Run, groups: Iterable[Group], names: dict[Case, str]) -> list[
 
 def _failure(run: Run, key: tuple[bool, Case, str, str], groups: list[Group], names: dict[Case, str]) -> Failure:
     known, _, stage, error = key
-    first, *others = sorted({group.case for group in groups}, key=_case_order)
+    first, *others = sorted({group.case for group in groups}, key=case_order)
     return Failure(
         case=str(first),
         others=tuple(case.variant for case in others),
@@ -113,14 +113,15 @@ def case_views(groups: list[Group], names: dict[Case, str]) -> dict[str, list[Ca
     """All cases by model, size and weights, in natural order."""
     found: dict[str, list[CaseView]] = {}
     by_case = siblings(groups)
-    for case in sorted(by_case, key=_case_order):
+    for case in sorted(by_case, key=case_order):
         ordered = sorted(by_case[case].values(), key=lambda group: point_order(group.point))
         view = _case_view(case, names[case], ordered)
         found.setdefault(view.subject, []).append(view)
     return found
 
 
-def _case_order(case: Case) -> Any:
+def case_order(case: Case) -> Any:
+    """Sort key of cases: natural, released before its variants."""
     return natural(case.model), case.size, case.weights, natural(case.flow), variant_order(case.variant)
 
 

@@ -43,8 +43,15 @@
     layout: { topStart: rows > 25 ? "pageLength" : null, topEnd: rows > 5 ? "search" : null },
     language: { search: "Filter:", searchPlaceholder: "words" },
   });
+  const make = (table, options) => {
+    new DataTable(table, options);
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    for (const cell of table.tHead.rows[1]?.cells ?? [])
+      for (const field of cell.querySelectorAll("input, select"))
+        field.setAttribute("aria-label", `${field.tagName === "INPUT" ? "Filter" : "How to filter"}: ${names[cell.cellIndex]}`);
+  };
   const sortable = (table) => {
-    if (!DataTable.isDataTable(table)) new DataTable(table, common(table.tBodies[0].rows.length));
+    if (!DataTable.isDataTable(table)) make(table, common(table.tBodies[0].rows.length));
   };
   // The first cell of such a row is the anchor of its case; a heading of class `number` is over a column of numbers.
   const column = (heading, index) => ({
@@ -57,7 +64,7 @@
     if (DataTable.isDataTable(table)) return;
     const rows = data.tables[table.dataset.rows];
     const columns = [...table.tHead.rows[0].cells].map(column);
-    new DataTable(table, { ...common(rows.length), data: rows, columns, deferRender: true });
+    make(table, { ...common(rows.length), data: rows, columns, deferRender: true });
   };
 
   // Figures: drawn when they come into view, in the colours of the page.
