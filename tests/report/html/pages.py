@@ -114,3 +114,14 @@ def called(*names: str) -> tuple[Run, Judgement]:
     ]
     new = [row for name in names for row in rows_called(name)]
     return judged(old, new, notes=tuple(f"expired: {name}" for name in names))
+
+
+def hostile_names() -> tuple[Run, Judgement]:
+    """Cases of all hostile names."""
+    return called(*HOSTILE)
+
+
+def cases_of_one_slug() -> tuple[Run, Judgement]:
+    """Cases whose names differ in signs alone."""
+    rows = [output_row(flow=flow) for flow in ("a b", "a-b", "a+b")]
+    return judged([], [*rows, *(quantizer_row(flow=row.flow) for row in rows)])

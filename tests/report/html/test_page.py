@@ -8,20 +8,18 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from lxml import etree
 
 from harness import __version__, extra
 from harness.errors import ExitCode, UsageError
 from harness.judge import Judgement, judge_or_none
 from harness.records import Row
-from harness.report.html import assets, page
+from harness.report.html import page
 from harness.report.html.timeline import timeline
-from harness.report.text import visible
 from harness.steps import find_steps
 from harness.store import Run
 from tests.histories import frame_of, series
-from tests.judgements import EVERY, all_failed, all_none, hostile, judged, nothing, one_of_each
-from tests.report.html.pages import HOSTILE, Page, called, rendered, words_of
+from tests.judgements import EVERY, all_failed, all_none, judged, nothing, one_of_each
+from tests.report.html.pages import Page, cases_of_one_slug, hostile_names, rendered, words_of
 from tests.rows import (
     no_number,
     output_row,
@@ -37,27 +35,6 @@ Found = tuple[Run, Judgement]
 SECTIONS = {"changes", "failures", "fixes", "outputs", "cases", "quantizers", "history", "environment"}
 DRAWN_LATER = {"timeline"}
 """Figures whose traces are chosen on the page."""
-
-
-def hostile_names() -> Found:
-    return called(*HOSTILE)
-
-
-def hostile_history() -> Page:
-    """UTF-8, and so a history, has no lone surrogate: there it is an escape already."""
-    names = [name.replace("\ud800", "\\ud800") for name in HOSTILE]
-    frame = frame_of(*(series([40.0, 30.0, "failed:lower"], output=name, run=name, torchao=name) for name in names))
-    return rendered(nothing(), timeline(frame, find_steps(frame)))
-
-
-@pytest.fixture(scope="module")
-def hostile_page() -> Page:
-    return rendered(hostile_names())
-
-
-def two_cases_of_one_slug() -> Found:
-    rows = [output_row(flow=flow) for flow in ("a b", "a-b", "a+b")]
-    return judged([], [*rows, *(quantizer_row(flow=row.flow) for row in rows)])
 
 
 def many_quantizers() -> Found:
@@ -77,7 +54,7 @@ def with_logs(tmp: Path) -> Found:
 # What holds for every page
 
 
-@pytest.mark.parametrize("build", [*EVERY, hostile_names, two_cases_of_one_slug, many_quantizers])
+@pytest.mark.parametrize("build", [*EVERY, hostile_names, cases_of_one_slug, many_quantizers])
 def test_ids_are_unique_and_every_anchor_and_figure_has_its_target(build: Callable[[], Found]) -> None:
     found = rendered(build())
     ids = Counter(found.all("//@id"))
@@ -319,60 +296,3 @@ def test_an_empty_history_says_so() -> None:
     found = Page(page.render_history(timeline(frame_of(), [])))
     assert "The history holds no run." in found.words
     assert found.all("//select") == []
-
-
-# Names
-
-
-def _shape(found: Page) -> set[tuple[str, frozenset[str]]]:
-    """Every kind of element, with the attributes it has."""
-    return {
-        (element.tag, frozenset(element.attrib))
-        for element in found.tree.iter()
-        if element.tag is not etree.Comment and not callable(element.tag)
-    }
-
-
-def test_no_name_becomes_an_element_a_comment_or_an_attribute(hostile_page: Page) -> None:
-    tame = rendered(called(*(f"name{index}" for index in range(len(HOSTILE)))))
-    assert _shape(hostile_page) == _shape(tame)
-    assert hostile_page.all("//comment()") == []
-    assert len(hostile_page.all("//script")) == len(tame.all("//script"))
-
-
-@pytest.mark.parametrize("build", [hostile, lambda: called("<script>alert(1)</script>")])
-def test_there_is_no_script_but_the_pages_own(build: Callable[[], Found]) -> None:
-    scripts = rendered(build()).all("//script")
-    assert [script.get("id") for script in scripts] == [
-        "packed-plotly", "packed-tables", "packed-tables-style", "packed-data", None
-    ]  # fmt: skip
-    assert scripts[-1].text == assets.own("report.js")
-
-
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_a_name_is_shown_as_it_is_but_for_what_is_not_seen(hostile_page: Page, name: str) -> None:
-    shown = visible(name)
-    for section in ("changes", "failures", "fixes", "outputs", "cases"):
-        assert shown in hostile_page.section(section)
-    quantizers = [row[3] for row in hostile_page.data["tables"]["quantizers"]]
-    assert shown in quantizers
-
-
-def test_nothing_on_a_page_is_hidden_or_turned_around(hostile_page: Page) -> None:
-    for sign in "\u202e\x1b\r\ud800":
-        assert sign not in hostile_page.text.replace("\r\n", "\n")
-
-
-def test_a_history_of_such_names_is_text_too() -> None:
-    found = hostile_history()
-    assert found.all("//script[not(@id)]")[0].text == assets.own("report.js")
-    assert len(found.all("//select/option")) == len(HOSTILE)
-    for name in HOSTILE:
-        assert visible(name) in found.section("history")
-
-
-def test_cases_whose_names_differ_in_signs_alone_have_addresses_of_their_own() -> None:
-    found = rendered(two_cases_of_one_slug())
-    addresses = [details.get("id") for details in found.all("//details[@class='case']")]
-    assert len(set(addresses)) == 3
-    assert {row[0] for row in found.data["tables"]["quantizers"]} == set(addresses)
