@@ -130,7 +130,7 @@ def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timel
     loader.globals.update(version=__version__, style=assets.own("report.css"), script=assets.own("report.js"))
     content: dict[str, Any] = {"figures": data.figures, "tables": data.tables}
     if history is not None:
-        content["timeline"] = {"layout": history.layout, "series": history.traces}
+        content["timeline"] = {"layout": history.layout, "series": history.traces, "spans": history.spans}
     packed = {**assets.libraries(), "data": assets.pack_json(content)}
     return loader.get_template(template).render(**context, history=history, packed=packed)
 

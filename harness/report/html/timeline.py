@@ -15,6 +15,7 @@ from harness.steps import Step, StepKind
 
 _MOST_MARKS = 30
 """Changes of the stack that still leave room between their lines; of more the latest are marked."""
+_LEAST_SPAN_DB = 3.0
 _NOT_MEASURED = "no number"
 _UPWARDS = (StepKind.RISE, StepKind.RECOVERED)
 
@@ -23,13 +24,15 @@ _UPWARDS = (StepKind.RISE, StepKind.RECOVERED)
 class Timeline:
     """What a page shows of a history: a summary, the steps as text, and the traces of each series.
 
-    `series` are names, those with the worst steps first; `traces` belong to them, place by place.
+    `series` are names, those with the worst steps first; `traces` and `spans`, the ends of their dB axes, belong to
+    them, place by place.
     """
 
     summary: str
     steps: tuple[list[str], list[list[str]]]
     series: list[str]
     traces: list[list[Figure]]
+    spans: list[tuple[float, float]]
     layout: Figure
 
 
@@ -47,6 +50,7 @@ def timeline(history: pd.DataFrame, steps: Sequence[Step]) -> Timeline:
         steps=(list(text.columns), text.to_numpy().tolist()),
         series=names,
         traces=[_traces(groups[name], run_names, by_series.get(name, ())) for name in names],
+        spans=[_span(groups[name]) for name in names],
         layout=_layout(stack_marks(history)),
     )
 
@@ -55,8 +59,14 @@ def _summary(runs: pd.DataFrame, series: int, steps: int) -> str:
     if runs.empty:
         return "The history holds no run."
     first, last = runs["started"].min(), runs["started"].max()
-    found = "no step" if not steps else f"{steps} step{'s' * (steps > 1)}"
-    return f"{len(runs)} runs from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {series:,} outputs of cases, {found}."
+    return (
+        f"{_count(len(runs), 'run')} from {first:%Y-%m-%d} to {last:%Y-%m-%d}, "
+        f"{_count(series, 'output')} of cases, {_count(steps, 'step') if steps else 'no step'}."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tuple[Step, Any]]) -> list[Figure]:
@@ -90,6 +100,15 @@ def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tupl
         "hovertemplate": "%{text}<extra></extra>",
     }  # fmt: skip
     return [measured, *([failed] if lost else []), *([stepped] if marks else [])]
+
+
+def _span(lines: pd.DataFrame) -> tuple[float, float]:
+    """Ends of the axis: the values with some room, and never so near that noise looks like a step."""
+    low, high = lines["sqnr_db"].min(), lines["sqnr_db"].max()
+    if pd.isna(low):
+        return 0.0, _LEAST_SPAN_DB
+    room = max(_LEAST_SPAN_DB - (high - low), 0.1 * (high - low)) / 2
+    return round(low - room, 2), round(high + room, 2)
 
 
 def _layout(marks: pd.DataFrame) -> Figure:

@@ -105,7 +105,11 @@
   // History: one series at a time.
   const chooser = document.getElementById("series");
   if (chooser) {
-    const show = () => { data.figures.timeline = { data: data.timeline.series[chooser.value], layout: data.timeline.layout }; };
+    const show = () => {
+      const { layout, series, spans } = data.timeline;
+      const yaxis = { ...layout.yaxis, range: spans[chooser.value] };
+      data.figures.timeline = { data: series[chooser.value], layout: { ...layout, yaxis } };
+    };
     chooser.addEventListener("change", () => {
       show();
       draw(document.querySelector('[data-figure="timeline"]'));
