@@ -139,7 +139,7 @@ def test_a_history_that_is_asked_for_by_name_must_be_one(workspace: Workspace, t
     assert files(tmp_path) >= {"kept.parquet", "kept.html"}
     shown = sqnr(workspace.start, "report", "bad", "--history", str(kept))
     assert shown.returncode == 0, shown.stderr
-    assert "1 runs from 2026-01-31" in text(workspace.reports / "bad")
+    assert "1 run from 2026-01-31" in text(workspace.reports / "bad")
     kept.write_text("damaged")
     refused = sqnr(workspace.start, "report", "bad", "--history", str(kept))
     assert (refused.returncode, f"{kept}: cannot be read as parquet" in refused.stderr) == (2, True)

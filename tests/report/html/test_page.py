@@ -117,7 +117,7 @@ def test_a_page_says_what_made_it_and_what_it_is_about() -> None:
     assert found.all("//title/text()") == ["✗ Numerical accuracy: 20260131-120000-gate"]
     assert found.all("//html/@lang") == ["en"]
     assert {section.get("id") for section in found.all("//section")} == SECTIONS - {"history"}
-    assert "suite gate , 1 cases in 0 s, judged by baseline linux-x86_64. Exit code 1." in found.words
+    assert "suite gate , 1 case in 0 s, judged by baseline linux-x86_64. Exit code 1." in found.words
 
 
 def test_without_its_packages_the_report_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

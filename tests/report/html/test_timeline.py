@@ -29,7 +29,7 @@ def test_a_series_is_its_levels_over_time() -> None:
     [[line]] = found.traces
     assert (line["y"], line["text"]) == ([40.0, 39.9, 40.0], ["run01", "run02", "run03"])
     assert [moment[:10] for moment in line["x"]] == ["2026-01-01", "2026-01-02", "2026-01-03"]
-    assert found.summary == "3 runs from 2026-01-01 to 2026-01-03, 1 outputs of cases, no step."
+    assert found.summary == "3 runs from 2026-01-01 to 2026-01-03, 1 output of cases, no step."
     assert found.steps[1] == []
 
 

@@ -107,10 +107,14 @@ def test_an_output_that_vanished_is_told_by_what_it_was() -> None:
     ]  # fmt: skip
 
 
-def test_findings_are_those_of_quantizers_without_the_name_of_the_case() -> None:
-    old = [quantizer_row(quantizer=f"q{number}", hi=2.0) for number in range(30)]
-    [[view]] = views(list(old), [quantizer_row(quantizer=row.quantizer, hi=1.0) for row in old]).values()
-    assert view.findings[0] == "≠ converted q0: upper bound 1, baseline 2, allowed change 0.001 of its size"
+def test_findings_are_those_of_outputs_and_then_of_quantizers_with_what_is_allowed() -> None:
+    old: list[Row] = [quantizer_row(quantizer=f"q{number}", hi=2.0) for number in range(29)]
+    new: list[Row] = [replace(row, hi=1.0) for row in old if isinstance(row, QuantizerRow)]
+    [[view]] = views([output_row(), *old], [output_row(sqnr_db=20.0), *new]).values()
+    assert view.findings[:2] == (
+        "✗ converted logits: SQNR 20.00 dB, baseline 30.00 dB, allowed drop 0.50 dB",
+        "≠ converted q0: upper bound 1, baseline 2, allowed change 0.001 of its size",
+    )
     assert (len(view.findings), view.more) == (25, 5)
 
 
