@@ -131,7 +131,6 @@ def _case_view(case: Case, anchor: str, groups: list[Group]) -> CaseView:
         f"{phrases.SYMBOLS[item.outcome]} {phrases.verdict(item).removeprefix(f'{case} ')}"
         for group in groups
         for item in group.notable
-        if item.kind == "quantizer"
     ]
     return CaseView(
         case=str(case),

@@ -108,8 +108,9 @@ def test_an_output_that_vanished_is_told_by_what_it_was() -> None:
 
 
 def test_findings_are_those_of_outputs_and_then_of_quantizers_with_what_is_allowed() -> None:
-    old: list[Row] = [quantizer_row(quantizer=f"q{number}", hi=2.0) for number in range(29)]
-    new: list[Row] = [replace(row, hi=1.0) for row in old if isinstance(row, QuantizerRow)]
+    names = [f"q{number}" for number in range(29)]
+    old = [quantizer_row(quantizer=name, hi=2.0) for name in names]
+    new = [quantizer_row(quantizer=name, hi=1.0) for name in names]
     [[view]] = views([output_row(), *old], [output_row(sqnr_db=20.0), *new]).values()
     assert view.findings[:2] == (
         "✗ converted logits: SQNR 20.00 dB, baseline 30.00 dB, allowed drop 0.50 dB",
