@@ -190,7 +190,8 @@ def _quantizers(run: Run, judgement: Judgement, data: _Data, names: dict[Case, s
         if verdict.kind == "quantizer"
     }
     places = {case: place for place, case in enumerate(sorted(names, key=view.case_order))}
-    rows = sorted(run.quantizers, key=lambda row: (places[row.case], point_order(row.point), natural(row.quantizer)))
+    order = {name: natural(name) for name in {row.quantizer for row in run.quantizers}}
+    rows = sorted(run.quantizers, key=lambda row: (places[row.case], point_order(row.point), order[row.quantizer]))
     data.tables["quantizers"] = [
         [
             names[row.case],

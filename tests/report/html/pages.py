@@ -19,6 +19,9 @@ from harness.store import Run
 from tests.judgements import judged
 from tests.rows import no_number, output_row, quantizer_row
 
+CASES = 30
+"""Models of the report that the browser shows."""
+CHANGES, QUANTIZERS = "#changes-table", "#quantizers-table"
 LONG = "long" * 2500
 HOSTILE = (
     "<script>alert(1)</script>",
