@@ -16,7 +16,7 @@ MOST_NAME = 96
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One output that is not as accepted: `what` moved first, `39.17 → 37.66 dB (−1.51)`, and `more` findings."""
+    """One output that is not as accepted: `what` moved first, `39.17 → 37.66 dB (-1.51)`, and `more` findings."""
 
     output: str
     what: str
@@ -62,8 +62,7 @@ def _finding(item: Finding) -> str:
             f"{name}{phrases.number(item.field, item.new)}, must be at least {phrases.number(item.field, item.limit)}"
         )
     if item.field.endswith("_db") and isinstance(item.old, float | int) and isinstance(item.new, float | int):
-        difference = f"{item.new - item.old:+.2f}".replace("-", "−")
-        return f"{name}{item.old:.2f} → {item.new:.2f} dB ({difference})"
+        return f"{name}{item.old:.2f} → {item.new:.2f} dB ({item.new - item.old:+.2f})"
     return f"{name}{phrases.old_new(item)}"
 
 

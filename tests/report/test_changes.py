@@ -37,7 +37,7 @@ def test_a_case_changes_at_each_point_by_itself() -> None:
 def test_outputs_and_ranges_of_a_point_are_one_change() -> None:
     change = only([output_row(), quantizer_row(hi=2.0)], [output_row(sqnr_db=24.0), quantizer_row(hi=1.0)])
     assert (change.sign, change.outcome, change.loss) == ("✗", "regressed", "6.00")
-    assert [str(delta) for delta in change.outputs] == ["logits 30.00 → 24.00 dB (−6.00)"]
+    assert [str(delta) for delta in change.outputs] == ["logits 30.00 → 24.00 dB (-6.00)"]
     assert change.ranges == ("conv1:conv2d:0:input [0, 2] → [0, 1]",)
     assert change.cause == "the range of conv1:conv2d:0:input is 2 times narrower"
 

@@ -59,7 +59,7 @@ def test_a_regression_is_an_error_with_its_numbers_its_bounds_and_the_likely_cau
     assert parse(line) == (
         "error",
         "regressed: resnet/small/trained x86-static converted",
-        "logits 30.00 → 24.00 dB (−6.00)\n"
+        "logits 30.00 → 24.00 dB (-6.00)\n"
         "1 range moved: conv1:conv2d:0:input [0, 1] → [0, 2]\n"
         "likely cause: the range of conv1:conv2d:0:input is 2 times as wide",
     )

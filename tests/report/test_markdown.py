@@ -157,7 +157,7 @@ def test_a_changed_group_is_a_line_with_its_outputs_its_bounds_and_the_likely_ca
             "✗ regressed",
             "resnet/small/trained x86-static",
             "converted",
-            "logits 39.17 → 37.66 dB (−1.51)",
+            "logits 39.17 → 37.66 dB (-1.51)",
             r"2 ranges moved, most of all conv1:conv2d:0:input \[0, 1\] → \[0, 4\]",
             "the range of conv1:conv2d:0:input is 4 times as wide",
         ]
@@ -167,7 +167,7 @@ def test_a_changed_group_is_a_line_with_its_outputs_its_bounds_and_the_likely_ca
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        (output_row(sqnr_min_db=25.75), output_row(sqnr_min_db=12.1), "logits worst SQNR 25.75 → 12.10 dB (−13.65)"),
+        (output_row(sqnr_min_db=25.75), output_row(sqnr_min_db=12.1), "logits worst SQNR 25.75 → 12.10 dB (-13.65)"),
         (output_row(), output_row(sqnr_db=36.0), "logits 30.00 → 36.00 dB (+6.00)"),
         (output_row(), no_number("mismatch"), "logits measured → mismatch"),
         (output_row(), no_number("failed:lower", error="boom"), "logits measured → failed:lower"),
@@ -401,6 +401,6 @@ def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
 
 def test_hostile_names_are_shown_where_they_belong() -> None:
     ((_, _, _, told, bounds, cause),) = changes(markdown.render(*hostile()))
-    assert r"&lt;script&gt;\| 30.00 → 1.00 dB (−29.00)" in told.split("<br>")
+    assert r"&lt;script&gt;\| 30.00 → 1.00 dB (-29.00)" in told.split("<br>")
     assert bounds == f"{len(HOSTILE)} changed"
     assert cause == rf"\*bold\* and {len(HOSTILE) - 1} more: not quantized"

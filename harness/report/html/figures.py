@@ -198,7 +198,7 @@ def _logarithmic(names: Sequence[str], title: str) -> Figure:
         "margin": {"l": 60, "r": 10, "t": 64, "b": 10},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
         "xaxis": {"automargin": True, "zeroline": False, **ticks},
-        "yaxis": {"type": "log", "title": {"text": title}, "tickformat": ".2~g"},
+        "yaxis": {"type": "log", "title": {"text": title}, "tickformat": ".2~r"},
     }
 
 

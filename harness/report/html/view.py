@@ -16,6 +16,17 @@ from harness.report.order import natural, point_order, variant_order
 from harness.store import Run
 from harness.verdicts import Outcome
 
+_COLUMNS = (
+    ("before", "before"),
+    ("after", "after"),
+    ("change, dB", "delta"),
+    ("noise floor, dB", "noise"),
+    ("worst sample", "worst"),
+    ("largest error", "error"),
+    ("top-1", "accuracy"),
+    ("fix", "state"),
+    ("cause", "cause"),
+)
 _MOST_FINDINGS = 25
 _LONGEST_SLUG = 150
 
@@ -28,6 +39,7 @@ class Level:
     output: str
     sign: str
     outcome: str
+    waived: str
     before: str
     after: str
     delta: str
@@ -64,10 +76,16 @@ class CaseView:
     variant: str
     sign: str
     outcome: str
+    waived: str
     headline: str
     levels: tuple[Level, ...]
     findings: tuple[str, ...]
     more: int
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """(heading, field of a level) of numbers and words that any output of the case has."""
+        return [(heading, field) for heading, field in _COLUMNS if any(getattr(one, field) for one in self.levels)]
 
 
 def anchors(cases: Iterable[Case]) -> dict[Case, str]:
@@ -140,6 +158,7 @@ def _case_view(case: Case, anchor: str, groups: list[Group]) -> CaseView:
         variant=case.variant,
         sign=phrases.SYMBOLS[worst.outcome],
         outcome=worst.outcome,
+        waived=worst.waived,
         headline=", ".join(f"{pair.verdict.name} {phrases.row_value(pair.new)}" for pair in groups[-1].outputs),
         levels=tuple(_level(pair) for group in groups for pair in group.outputs),
         findings=tuple(findings[:_MOST_FINDINGS]),
@@ -157,6 +176,7 @@ def _level(pair: Pair[OutputRow]) -> Level:
         output=row.output,
         sign=phrases.SYMBOLS[pair.verdict.outcome],
         outcome=pair.verdict.outcome,
+        waived=pair.verdict.waived,
         before=_value(old),
         after=_value(new),
         delta=_delta(old, new),
