@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness import table
 from harness.errors import TableError, UsageError
@@ -17,6 +20,7 @@ from harness.suite import Plan
 
 SCHEMA = 2
 COMPLETE, RUNNING, INTERRUPTED = "complete", "running", "interrupted"
+_LONGEST_KEY = 100
 
 
 @dataclass(slots=True)
@@ -116,25 +120,83 @@ def parse_header(folder: Path, content: bytes) -> Run:
     """The run that the content of a `run.json` describes, without its rows; raises `TableError` if it is damaged."""
     file = folder / "run.json"
     try:
-        header = json.loads(content.decode("utf-8"))
-        if header["schema"] != SCHEMA:
-            raise TableError(f"{file}: schema {header['schema']}, this version reads {SCHEMA}; measure again")
-        plan = Plan(
-            header["suite"],
-            header["filtered"],
-            tuple(Case(*cells) for cells in header["plan"]),
-            tuple(Case(*cells) for cells in header["planned_by_any_suite"]),
-        )
-        run = Run(folder, plan, header["seed"], header["environment"], header["started"], header["status"])
-        if not isinstance(run.environment, dict) or not isinstance(run.environment.get("stack", {}), dict):
-            raise TypeError("environment must be an object, and its stack too")
-        if run.status not in (COMPLETE, RUNNING, INTERRUPTED) or not isinstance(plan.suite, str):
-            raise ValueError(f"status {run.status!r} or suite {plan.suite!r}")
-        run.weights_source, run.seconds = header["weights_source"], header["seconds"]
-        run.weight_hashes = header["weight_hashes"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        loaded = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise TableError(f"{file}: cannot be read: {type(error).__name__}: {error}") from None
-    return run
+    schema = loaded.get("schema") if isinstance(loaded, dict) else None
+    if type(schema) is int and schema != SCHEMA:
+        raise TableError(f"{file}: schema {schema}, this version reads {SCHEMA}; measure again")
+    try:
+        header = _Header.model_validate(loaded)
+    except ValidationError as error:
+        raise TableError(f"{file}: cannot be read: {_first_of(error)}") from None
+    return Run(
+        folder,
+        Plan(header.suite, header.filtered, _cases(header.plan), _cases(header.planned_by_any_suite)),
+        header.seed,
+        header.environment.model_dump(exclude_unset=True),
+        header.started,
+        header.status,
+        header.weights_source,
+        header.seconds,
+        header.weight_hashes,
+    )
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class _Environment(_Part):
+    """What `harness.environment.fingerprint` says; any of it may be absent, and other facts beside it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    platform: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = ""
+    """The name of a folder of baselines."""
+    python: str = ""
+    cpu: str = ""
+    stack: dict[str, str] = {}
+    pins: dict[str, str] = {}
+
+
+_Cells = Annotated[list[str], Field(min_length=5, max_length=5)]
+
+
+class _Header(_Part):
+    """The content of a run.json, as `Run.save` writes it."""
+
+    version: Literal[2] = Field(alias="schema")
+    started: str
+    status: Literal["complete", "running", "interrupted"]
+    suite: str
+    filtered: bool
+    seed: int
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    environment: _Environment
+    weights_source: str | None
+    weight_hashes: dict[str, str]
+    plan: list[_Cells]
+    planned_by_any_suite: list[_Cells]
+
+
+def _cases(plan: list[list[str]]) -> tuple[Case, ...]:
+    return tuple(Case(*cells) for cells in plan)
+
+
+def _first_of(error: ValidationError) -> str:
+    """The first field that is wrong, how, and how many more are."""
+    first = error.errors()[0]
+    where = ".".join(map(_visible, first["loc"]))
+    given = "" if first["type"] == "missing" else f" (got {reprlib.repr(first['input'])})"
+    more = f"; and {error.error_count() - 1} more" if error.error_count() > 1 else ""
+    return f"{where + ': ' if where else ''}{first['msg'].lower()}{given}{more}"
+
+
+def _visible(part: str | int) -> str:
+    """A key on the way to a field; one that would break the line, or is endless, as Python writes it."""
+    key = str(part)
+    return key if key.isprintable() and len(key) <= _LONGEST_KEY else reprlib.repr(key)
 
 
 def find_run(reports: Path, name: str | None) -> Run:

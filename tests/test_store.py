@@ -140,25 +140,87 @@ def test_a_damaged_run_json_is_an_error_naming_it(reports: Path, text: str) -> N
     assert str(caught.value).startswith(f"{reports / 'a' / 'run.json'}: cannot be read: ")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("plan", [["resnet"]]), ("plan", [3]), ("plan", None), ("planned_by_any_suite", [["a"] * 6]), ("plan", "abc")],
-)
-def test_a_plan_that_is_none_is_an_error_naming_the_file(reports: Path, key: str, value: object) -> None:
+def edited(reports: Path, **fields: object) -> Path:
+    """The folder of a stored run with other fields in its run.json."""
     stored(reports, "a")
     file = reports / "a" / "run.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
-    with pytest.raises(TableError, match=r"run\.json: cannot be read"):
-        load_run(reports / "a")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+    return file.parent
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("plan", [["resnet"]], "plan.0"),
+        ("plan", [3], "plan.0"),
+        ("plan", None, "plan"),
+        ("plan", "abc", "plan"),
+        ("plan", [["resnet", "small", {}, "x86-static", "released"]], "plan.0.2"),
+        ("planned_by_any_suite", [["a"] * 6], "planned_by_any_suite.0"),
+        ("schema", "2", "schema"),
+        ("started", 5, "started"),
+        ("status", "half", "status"),
+        ("suite", None, "suite"),
+        ("filtered", "no", "filtered"),
+        ("seed", "x", "seed"),
+        ("seconds", None, "seconds"),
+        ("seconds", "x", "seconds"),
+        ("seconds", float("nan"), "seconds"),
+        ("seconds", -1.0, "seconds"),
+        ("weights_source", 1, "weights_source"),
+        ("weight_hashes", [], "weight_hashes"),
+        ("weight_hashes", {"resnet/small/trained": 3}, "weight_hashes.resnet/small/trained"),
+        ("environment", [], "environment"),
+        ("environment", {"stack": ["torch"]}, "environment.stack"),
+        ("environment", {"stack": {"torch": 2}}, "environment.stack.torch"),
+        ("environment", {"pins": None}, "environment.pins"),
+        ("environment", {"cpu": {}}, "environment.cpu"),
+        ("environment", {"platform": "../elsewhere"}, "environment.platform"),
+    ],
+)
+def test_a_field_that_cannot_be_is_an_error_naming_file_and_field(
+    reports: Path, key: str, value: object, place: str
+) -> None:
+    folder = edited(reports, **{key: value})
+    with pytest.raises(TableError) as caught:
+        load_run(folder)
+    assert str(caught.value).startswith(f"{folder / 'run.json'}: cannot be read: {place}: ")
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("key", ["started", "seconds", "environment", "weight_hashes", "plan"])
+def test_a_field_that_is_missing_is_an_error_naming_file_and_field(reports: Path, key: str) -> None:
+    stored(reports, "a")
+    file = reports / "a" / "run.json"
+    file.write_text(json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != key}))
+    with pytest.raises(TableError, match=f"cannot be read: {key}: field required$"):
+        load_run(file.parent)
+
+
+def test_an_error_is_one_short_line_and_says_how_many_more_there_are(reports: Path) -> None:
+    folder = edited(reports, weight_hashes={"two\nlines": 3}, plan=["x" * 10_000], seed=None)
+    with pytest.raises(TableError, match=r"; and 2 more$") as caught:
+        load_run(folder)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(folder)) + 200
+
+
+def test_what_else_an_environment_says_is_kept(reports: Path) -> None:
+    """Older runs recorded less, newer ones may record more."""
+    environment = {"cpu": "a cpu", "memory": {"GB": 8}}
+    assert load_run(edited(reports, environment=environment)).environment == environment
+
+
+def test_a_name_that_utf8_cannot_say_is_read_back_as_it_was(reports: Path) -> None:
+    odd = case(weights="file:\udcff.pt")
+    create_run(reports, Plan("gate", True, (odd,), ()), 0, {})
+    assert find_run(reports, None).plan.cases == (odd,)
 
 
 @pytest.mark.parametrize("schema", [1, 3])
 def test_a_run_of_an_older_or_newer_schema_is_not_guessed_at(reports: Path, schema: int) -> None:
-    stored(reports, "a")
-    file = reports / "a" / "run.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "schema": schema}))
     with pytest.raises(TableError, match=f"schema {schema}, this version reads 2; measure again"):
-        load_run(reports / "a")
+        load_run(edited(reports, schema=schema))
 
 
 @pytest.mark.parametrize("name", ["outputs.csv", "quantizers.csv"])
