@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,3 +89,51 @@ def test_a_long_log_is_its_last_lines_and_a_long_line_its_end(run: Run) -> None:
     assert log_of(run, case()).splitlines() == [f"line {number}" for number in range(960, 1000)]
     write(run, "000-resnet-small.log", "x" * 10_000 + "end")
     assert log_of(run, case()) == "x" * 5997 + "end"
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are opened from now on."""
+    found: list[str] = []
+    real = Path.open
+
+    def noted(path: Path, *args: Any, **options: Any) -> Any:
+        found.append(path.name)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", noted)
+    return found
+
+
+def test_a_log_is_read_once_for_all_its_failures_and_again_when_it_grew(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this, other = case(), case(flow="x86-dynamic")
+    first = section(this, "converted", "broke") + section(other, "converted", "too")
+    write(run, "000-resnet-small.log", first)
+    files = opened(monkeypatch)
+    assert [log_of(run, one).splitlines()[-1] for one in (this, other, this)] == ["broke", "too", "broke"]
+    assert files == ["000-resnet-small.log"]
+    write(run, "000-resnet-small.log", first + section(case(flow="xnnpack"), "float", "later"))
+    assert log_of(run, case(flow="xnnpack")).endswith("later")
+
+
+def test_of_a_log_without_end_only_the_last_mebibyte_is_read(run: Run) -> None:
+    """64 MB of lines, and no more memory than a few times that MiB."""
+    log = run.logs / "000-resnet-small.log"
+    line = b"x" * 1023 + b"\n"
+    with log.open("wb") as file:
+        file.write(section(case(), "converted", "long ago").encode())
+        for _ in range(64):
+            file.write(line * 1024)
+        file.write(section(case(), "lowered", "again").encode() + b"killed")
+    tracemalloc.start()
+    text = log_of(run, case())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert text == (section(case(), "lowered", "again") + "killed").strip()
+    assert peak < 8 * 2**20
+
+
+def test_a_pipe_among_the_logs_is_passed_over(run: Run) -> None:
+    os.mkfifo(run.logs / "000-resnet-small.log")
+    assert log_of(run, case()) == ""
