@@ -57,6 +57,30 @@ def test_a_run_found_twice_is_one_and_two_of_one_name_are_two(tmp_path: Path) ->
     assert names(tmp_path, tmp_path / "one", tmp_path / "two" / "same-name") == ["same-name", "same-name"]
 
 
+def test_a_source_that_is_named_twice_is_one_however_it_is_spelled(tmp_path: Path) -> None:
+    edit(save(tmp_path / "bad"), status=RUNNING)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    runs, notes = collect([tmp_path / "bad", empty, tmp_path / "bad", empty / ".." / "empty", tmp_path])
+    assert runs == []
+    assert notes == [
+        f"skipped: {tmp_path / 'bad'}: the run has not finished, or was killed",
+        f"{empty}: holds no run (a folder with run.json)",
+    ]
+
+
+def test_runs_of_one_start_are_in_the_same_order_whichever_source_comes_first(tmp_path: Path) -> None:
+    """By name, and of one name by identity."""
+    for number, name in enumerate(["b", "a", "a"]):
+        save(tmp_path / str(number) / name, row={"sqnr_db": 30.0 + number})
+    orders = []
+    for numbers in ("012", "210", "120"):
+        runs, _ = collect([tmp_path / number for number in numbers])
+        orders.append([(stored.run.name, stored.run_id) for stored in runs])
+    assert orders[0] == orders[1] == orders[2] == sorted(orders[0])
+    assert [name for name, _ in orders[0]] == ["a", "a", "b"]
+
+
 def test_known_runs_are_left_out_without_a_note(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save(tmp_path / name, row={"output": name})
@@ -82,7 +106,7 @@ def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"status": RUNNING}, "the run has not finished, or was killed"),
-        ({"status": "lost"}, "cannot be read: status: input should be 'complete', 'running' or 'interrupted' (got 'lost')"),
+        ({"status": "lost"}, "cannot be read: status: input should be 'complete', 'running'"),
         ({"schema": 1}, "schema 1, this version reads 2"),
         ({"plan": 3}, "cannot be read: plan: input should be a valid list (got 3)"),
         ({"environment": []}, "cannot be read: environment: input should be a valid dictionary"),
