@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
 from harness.records import FAILED, RELEASED, FixState, OutputRow, Status, always_fails
+from harness.report.names import subject_names
 from harness.report.order import natural, point_order, storable, variant_order
 
 LEGEND = {
@@ -75,17 +75,9 @@ def _subject(row: OutputRow) -> tuple[str, ...]:
 
 
 def _row_names(rows: list[OutputRow]) -> dict[tuple[str, ...], str]:
-    """The name of each subject's output, with the weights where a model of one size was measured with several."""
-    weights = defaultdict(set)
-    for row in rows:
-        weights[row.model, row.size].add(row.weights)
-    return {
-        _subject(row): "/".join(
-            (row.model, row.size, *([row.weights] if len(weights[row.model, row.size]) > 1 else []))
-        )
-        + f" {row.output}"
-        for row in rows
-    }
+    """The name of each subject's output."""
+    names = subject_names((row.model, row.size, row.weights) for row in rows)
+    return {_subject(row): f"{names[row.model, row.size, row.weights]} {row.output}" for row in rows}
 
 
 def _level(row: OutputRow | None) -> float:

@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
 
 import pandas as pd
 
 from harness.judge import coverage
 from harness.records import RELEASED, FixState, OutputRow, Point, QuantizerRow, released_of
 from harness.report.bounds import moved_ranges
-from harness.report.phrases import number
+from harness.report.names import Subject, subject_names
+from harness.report.order import point_order, storable
+from harness.report.phrases import fixed, number
 
 _MOST_COLUMNS = 12
 _CASE = ["model", "size", "weights", "flow", "variant"]
 _QUANTIZED = (Point.CONVERTED, Point.LOWERED)
 
 
-def sqnr_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
-    """SQNR of released code in dB as text: a line for each flow and point, a column for each model and output."""
+def sqnr_table(rows: Iterable[OutputRow]) -> pd.DataFrame:
+    """SQNR of released code in dB as text: a line for each flow and point, a column for each model and output.
+
+    The first column, `flow`, names the lines. With many outputs the table is turned on its side: then the first is
+    `output`, and the others are flows. Names are as users wrote them, so that two columns may have one name.
+    """
     shown = [row for row in rows if row.point in _QUANTIZED and row.variant == RELEASED]
-    names = ["model", "size", "flow", "point", "output", "status", "sqnr_db"]
-    frame = pd.DataFrame.from_records(list(map(attrgetter(*names), shown)), columns=names)
-    if frame.empty:
-        return pd.DataFrame()
-    frame["line"] = frame["flow"].where(frame["point"] == Point.CONVERTED, frame["flow"] + " " + frame["point"])
-    frame["column"] = frame["model"] + "/" + frame["size"] + " " + frame["output"]
-    text = frame["sqnr_db"].map(lambda value: f"{value:.1f}", na_action="ignore").astype(object)
-    frame["value"] = text.where(frame["sqnr_db"].notna(), frame["status"])
-    matrix = frame.pivot(index="line", columns="column", values="value").fillna("").rename_axis(None)
-    return matrix if len(matrix.columns) <= _MOST_COLUMNS else matrix.transpose().rename_axis(None)
+    if not shown:
+        return pd.DataFrame(columns=["flow"])
+    names = subject_names(map(_subject, shown))
+    cells = {((row.flow, row.point), (*_subject(row), row.output)): _cell(row) for row in shown}
+    lines = [(key, storable(_line_name(*key))) for key in sorted({line for line, _ in cells})]
+    columns = [(key, storable(f"{names[key[:3]]} {key[3]}")) for key in sorted({column for _, column in cells})]
+    table = [[name, *(cells.get((line, column), "") for column, _ in columns)] for line, name in lines]
+    table.insert(0, ["flow", *(name for _, name in columns)])
+    if len(columns) > _MOST_COLUMNS:
+        table = [list(column) for column in zip(*table, strict=True)]
+        table[0][0] = "output"
+    return pd.DataFrame(table[1:], columns=table[0], dtype=object)
+
+
+def sqnr_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
+    """`sqnr_table` with its first column as the index."""
+    table = sqnr_table(rows)
+    return table.iloc[:, 1:].set_axis(table.iloc[:, 0].tolist(), axis="index")
+
+
+def _subject(row: OutputRow | QuantizerRow) -> Subject:
+    return (row.model, row.size, row.weights)
+
+
+def _line_name(flow: str, point: str) -> str:
+    return flow if point == Point.CONVERTED else f"{flow} {point}"
+
+
+def _cell(row: OutputRow) -> str:
+    return row.status if row.sqnr_db is None else fixed(row.sqnr_db, 1)
 
 
 def fix_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
@@ -37,32 +62,26 @@ def fix_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
 
     Variants that are inert or upstreamed are left out: they are evidence of nothing.
     """
-    last = {(row.case, row.output): row for row in sorted(rows, key=lambda row: _order(row.point))}
+    last = {(row.case, row.output): row for row in sorted(rows, key=lambda row: point_order(row.point))}
+    names = subject_names(map(_subject, last.values()))
     lines = []
     for (case, output), row in sorted(last.items()):
         released = last.get((released_of(case), output))
         if case.variant == RELEASED or row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
             continue
-        lines.append(
-            [
-                f"{case.model}/{case.size}",
-                case.flow,
-                case.variant,
-                output,
-                _level(released),
-                _level(row),
-                _gain(released, row),
-            ]
-        )
+        where = [names[_subject(row)], case.flow, case.variant, output]
+        lines.append([*map(storable, where), _level(released), _level(row), _gain(released, row)])
     return pd.DataFrame(lines, columns=["model", "flow", "fix", "output", "released", "repaired", "gain, dB"])
 
 
 def idle_fixes(rows: Iterable[OutputRow]) -> list[str]:
     """One line for each variant and state of those that changed nothing, with the cases."""
+    rows = list(rows)
+    names = subject_names(map(_subject, rows))
     cases: dict[tuple[str, str, str], set[str]] = {}
     for row in rows:
         if row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
-            cases.setdefault((row.fix_state, row.flow, row.variant), set()).add(f"{row.model}/{row.size}")
+            cases.setdefault((row.fix_state, row.flow, row.variant), set()).add(names[_subject(row)])
     return [
         f"{flow} {variant}: {state} on {', '.join(sorted(models))}"
         for (state, flow, variant), models in sorted(cases.items())
@@ -71,9 +90,12 @@ def idle_fixes(rows: Iterable[OutputRow]) -> list[str]:
 
 def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     """Quantizers whose range bounds a fix moved by over 1 %: largest observed value, range and own SQNR, both ways."""
-    moved = moved_ranges(rows)
+    rows = list(rows)
+    moved, names = moved_ranges(rows), subject_names(set(map(_subject, rows)))
+    told = {tuple(map(storable, subject)): storable(name) for subject, name in names.items()}
+    subjects = zip(moved["model"], moved["size"], moved["weights"], strict=True)
     shown = {
-        "model": moved["model"] + "/" + moved["size"],
+        "model": pd.Series([told[subject] for subject in subjects], dtype=str),
         "flow": moved["flow"],
         "fix": moved["variant"],
         "point": moved["point"],
@@ -87,18 +109,14 @@ def bounds_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
-def _order(point: str) -> int:
-    return list(Point).index(Point(point))
-
-
 def _level(row: OutputRow | None) -> str:
-    return "none" if row is None else row.status if row.sqnr_db is None else f"{row.sqnr_db:.2f}"
+    return "none" if row is None else row.status if row.sqnr_db is None else fixed(row.sqnr_db, 2)
 
 
 def _gain(released: OutputRow | None, row: OutputRow) -> str:
     if released is None or released.sqnr_db is None or row.sqnr_db is None:
         return ""
-    return f"{row.sqnr_db - released.sqnr_db:+.2f}"
+    return fixed(row.sqnr_db - released.sqnr_db, 2, sign="+")
 
 
 def _ranges(moved: pd.DataFrame, side: str) -> list[str]:
@@ -122,5 +140,6 @@ def coverage_frame(rows: Iterable[QuantizerRow]) -> pd.DataFrame:
     lines = []
     for key, members in sorted(by_case.items()):
         covered = coverage(members)
-        lines.append([*key, covered.quantized, covered.quantizable, ", ".join(covered.rest)])
+        rest = storable(", ".join(covered.rest))
+        lines.append([*map(storable, key), covered.quantized, covered.quantizable, rest])
     return pd.DataFrame(lines, columns=[*_CASE, "quantized", "quantizable", "in float"])

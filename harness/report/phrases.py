@@ -31,6 +31,7 @@ SYMBOLS = {
     Outcome.FAILED: "!",
 }
 """A sign for each outcome, so that none is told by colour alone."""
+_MOST_FIXED = 1e4
 
 
 def number(field: str, value: float | int | str | None) -> str:
@@ -40,10 +41,18 @@ def number(field: str, value: float | int | str | None) -> str:
     if isinstance(value, str):
         return value
     if field.endswith("_db"):
-        return f"{value:.2f} dB"
+        return f"{fixed(value, 2)} dB"
     if field in ("task_metric", "clip_fraction", "utilisation"):
-        return f"{100 * value:.2f} %"
+        return f"{fixed(100 * value, 2)} %"
     return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def fixed(value: float, digits: int, sign: str = "-") -> str:
+    """So many digits after the point; from 10,000 on a power of ten, as damaged rows may hold 300 digits before it.
+
+    `sign` is that of a format: `+` marks positive numbers too.
+    """
+    return f"{value:{sign}.{digits}f}" if abs(value) < _MOST_FIXED else f"{value:{sign}.2e}"
 
 
 def probe_value(value: float | str | None) -> str:

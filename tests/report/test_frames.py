@@ -4,70 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from harness.records import OutputRow, QuantizerRow, Row
-from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_matrix
+from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_table
+from tests.report.matrices import cells
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row
-
-
-def cells(matrix: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """The cells that are not empty, by flow and point, and by model and output."""
-    if "resnet/small logits" not in matrix.columns:
-        matrix = matrix.transpose()
-    return {
-        (line, column): value
-        for line, values in matrix.to_dict("index").items()
-        for column, value in values.items()
-        if value
-    }
-
 
 # SQNR of released code
 
 
-def test_the_matrix_holds_one_decimal_or_the_status_of_each_flow() -> None:
+def test_the_table_holds_one_decimal_or_the_status_of_each_flow() -> None:
     rows = [
         output_row(sqnr_db=30.04),
         no_number("failed:export", flow="x86-dynamic"),
         output_row(point="float", sqnr_db=160.0),
         output_row(point="prepared", sqnr_db=150.0),
     ]
-    assert cells(sqnr_matrix(rows)) == {
+    assert cells(sqnr_table(rows)) == {
         ("x86-static", "resnet/small logits"): "30.0",
         ("x86-dynamic", "resnet/small logits"): "failed:export",
     }
 
 
 def test_what_a_flow_does_not_measure_is_an_empty_cell() -> None:
-    matrix = sqnr_matrix([output_row(sqnr_db=30.0), output_row(model="vit", flow="x86-dynamic", sqnr_db=20.0)])
-    assert sorted(matrix.to_numpy().ravel()) == ["", "", "20.0", "30.0"]
+    table = sqnr_table([output_row(sqnr_db=30.0), output_row(model="vit", flow="x86-dynamic", sqnr_db=20.0)])
+    assert table.to_numpy().tolist() == [["x86-dynamic", "", "20.0"], ["x86-static", "30.0", ""]]
 
 
 def test_a_flow_that_lowers_has_a_line_for_the_converted_graph_and_one_for_the_lowered() -> None:
     rows = [output_row(sqnr_db=40.0), output_row(point="lowered", sqnr_db=0.2)]
-    assert cells(sqnr_matrix(rows)) == {
+    assert cells(sqnr_table(rows)) == {
         ("x86-static", "resnet/small logits"): "40.0",
         ("x86-static lowered", "resnet/small logits"): "0.2",
     }
 
 
-def test_the_matrix_is_about_released_code_only() -> None:
-    assert cells(sqnr_matrix([output_row(sqnr_db=20.0), repaired_row(sqnr_db=31.0)])) == {
+def test_the_table_is_about_released_code_only() -> None:
+    assert cells(sqnr_table([output_row(sqnr_db=20.0), repaired_row(sqnr_db=31.0)])) == {
         ("x86-static", "resnet/small logits"): "20.0"
     }
-    assert sqnr_matrix([repaired_row()]).empty
+    assert sqnr_table([repaired_row()]).empty
 
 
-def test_a_matrix_with_more_than_a_dozen_columns_is_turned_on_its_side() -> None:
-    rows = [output_row(output=f"output {number}") for number in range(13)]
-    assert list(sqnr_matrix(rows[:12]).index) == ["x86-static"]
-    assert list(sqnr_matrix(rows).columns) == ["x86-static"]
+def test_a_table_of_more_than_a_dozen_outputs_is_turned_on_its_side() -> None:
+    rows = [output_row(output=f"output {number:02d}") for number in range(13)]
+    assert list(sqnr_table(rows[:12]).columns) == ["flow", *(f"resnet/small output {n:02d}" for n in range(12))]
+    aside = sqnr_table(rows)
+    assert list(aside.columns) == ["output", "x86-static"]
+    assert list(aside["output"]) == [f"resnet/small output {n:02d}" for n in range(13)]
 
 
-def test_without_rows_there_is_no_matrix() -> None:
-    assert sqnr_matrix([]).empty
+def test_without_rows_there_is_no_line() -> None:
+    assert sqnr_table([]).empty
 
 
 # With and without each fix
