@@ -95,7 +95,11 @@ def nightly(session: nox.Session) -> None:
 @nox.session(requires=["stack"], venv_backend="none")
 def report(session: nox.Session) -> None:
     """Rebuild the history of all runs and the report of the latest from their stored rows."""
-    _run(session, "sqnr", "history", folder=session.invoked_from)
+    try:
+        _run(session, "sqnr", "history", folder=session.invoked_from)
+    except nox.command.CommandFailed:  # a damaged history, say: the report does without, and the session still fails
+        _run(session, "sqnr", "report", *session.posargs, folder=session.invoked_from)
+        raise
     _run(session, "sqnr", "report", *session.posargs, folder=session.invoked_from)
 
 

@@ -57,13 +57,16 @@ def collect(
 ) -> tuple[list[StoredRun], list[str]]:
     """The finished runs in `sources`, oldest first, each once, and a note for each that could not be taken.
 
-    A source is a run's folder, any folder above, or a zip archive; zip archives in folders are read as well. Runs whose
-    identity is in `known` are left out without a note, and so are the folders `leave_out` inside a source. Raises
-    `UsageError` for a source that does not exist.
+    A source is a run's folder, any folder above, or a zip archive; zip archives in folders are read as well. A run that
+    is found twice has the name it is found under first. Runs whose identity is in `known` are left out without a note,
+    and so are the folders `leave_out` inside a source. Raises `UsageError` for a source that does not exist.
     """
     runs: dict[str, StoredRun] = {}
     notes: list[str] = []
+    distinct: dict[str, Path] = {}
     for source in sources:
+        distinct.setdefault(os.path.realpath(source), source)
+    for source in distinct.values():
         if not source.exists():
             raise UsageError(f"{source}: no such folder or archive")
         before, places = len(notes), 0
@@ -78,7 +81,8 @@ def collect(
                 runs[stored.run_id] = stored
         if not places and len(notes) == before:
             notes.append(f"{source}: holds no run (a folder with {_HEADER})")
-    return sorted(runs.values(), key=lambda stored: (stored.started, stored.run.name, stored.run_id)), notes
+    ordered = sorted(runs.values(), key=lambda stored: (stored.started, stored.run.name, stored.run_id))
+    return ordered, list(dict.fromkeys(notes))  # a source may lie in another
 
 
 def _load(place: _Place, known: Collection[str]) -> StoredRun | None:

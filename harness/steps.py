@@ -13,12 +13,16 @@ alone (gain d^2 (n - 1) / n against one penalty), or of one run between good one
 Long segments are cut apart by smaller differences too. So afterwards neighbouring segments are joined, the closest
 first, until all that are left differ by more than allowed_db in the mean: what the gate allows is no step, and a slow
 drift is one where it adds up to more.
+
+Failures take no part in this. Where a row ceases to have an SQNR, and where it has one again, the level told is that of
+the segment beside it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
@@ -36,10 +40,13 @@ if TYPE_CHECKING:
 
 IGNORE_ABOVE_DB = 80.0
 """Between two levels above this a difference is rounding, as in the judgement."""
-_SERIES = (*KEY, "platform", "pinned")
+SERIES = (*KEY, "platform", "pinned")
+"""The columns of a history that tell its series apart."""
 _LEAST_PENALTY = 1e-12
 
 Allowance = Callable[[tuple[str, ...]], float]
+SeriesKey = tuple[str | bool, ...]
+"""What a series has in the columns `SERIES`."""
 
 
 class StepKind(StrEnum):
@@ -55,9 +62,9 @@ class StepKind(StrEnum):
 class Step:
     """One change of a row: `run` is the first with it, `before` the last without.
 
-    `old_db` and `new_db` are the mean SQNR of the runs from the last step to this and from this to the next; None on
-    the side that has none. `status` is that of `run`. `stack_changes` are the packages whose versions differ between
-    `before` and `run`, such as `torchao 0.17.0 -> 0.18.0`.
+    `old_db` and `new_db` are the levels of the row on either side: the mean SQNR of the segment that the nearest
+    measured run belongs to; None on the side that has none. `status` is that of `run`. `stack_changes` are the packages
+    whose versions differ between `before` and `run`, such as `torchao 0.17.0 -> 0.18.0`.
     """
 
     case: Case
@@ -76,6 +83,11 @@ class Step:
     pinned: bool
 
     @property
+    def series(self) -> SeriesKey:
+        """The series it is a step of."""
+        return (*astuple(self.case), self.point, self.output, self.platform, self.pinned)
+
+    @property
     def change_db(self) -> float | None:
         """From the old level to the new; negative is worse."""
         return None if self.old_db is None or self.new_db is None else self.new_db - self.old_db
@@ -88,13 +100,14 @@ def find_steps(frame: pd.DataFrame, allowed_db: float | Allowance = 0.5) -> list
     weights, flow, variant, point, output). Raises `ValueError` if it is negative or NaN, `UsageError` without ruptures.
     """
     allowance: Allowance = allowed_db if callable(allowed_db) else lambda _key: allowed_db
-    steps = [step for series in _all_series(frame) for step in (*series.failures(), *series.changes(allowance))]
+    steps = [step for series in _all_series(frame) for step in series.steps(allowance)]
     return sorted(steps, key=_worst_first)
 
 
 def _worst_first(step: Step) -> tuple[Any, ...]:
     place = (step.case, step.point, step.output, step.platform, step.pinned)
-    return (list(StepKind).index(step.kind), step.change_db or 0.0, -step.started.timestamp(), place)
+    when = (-step.started.timestamp(), step.run, step.run_id)
+    return (list(StepKind).index(step.kind), step.change_db or 0.0, *when, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,35 +120,40 @@ class _Series:
     """Positions of the runs that have an SQNR."""
     end: int
 
-    def failures(self) -> Iterator[Step]:
-        """Where the row ceased to have an SQNR, and where it has one again."""
-        if len(self.measured) in (0, self.end - self.first):
-            return
-        has = np.isin(np.arange(self.first, self.end), self.measured)
-        cuts = [0, *(np.flatnonzero(has[1:] != has[:-1]) + 1), len(has)]
-        means = [self._mean(start, end) if has[start] else None for start, end in pairwise(cuts)]
-        for cut, (old, new) in zip(cuts[1:-1], pairwise(means), strict=True):
-            kind = StepKind.FAILED if new is None else StepKind.RECOVERED
-            yield self._step(kind, self.first + cut - 1, self.first + cut, old, new)
+    def steps(self, allowance: Allowance) -> Iterator[Step]:
+        """Where the row ceased to have an SQNR or has one again, and where the level changed."""
+        if len(self.measured):
+            cuts, means = self._levels(allowance)
+            yield from self._failures(cuts, means)
+            yield from self._changes(cuts, means)
 
-    def changes(self, allowance: Allowance) -> Iterator[Step]:
-        """Where the level changed, over the runs that have one."""
+    def _levels(self, allowance: Allowance) -> tuple[list[int], list[float]]:
+        """As `levels`, of the runs that have an SQNR: one at least."""
         values = self.columns["sqnr_db"][self.measured]
-        if len(values) < 2 or values.max() == values.min() or values.min() > IGNORE_ABOVE_DB:
-            return
+        one: tuple[list[int], list[float]] = ([], [float(values.mean())])
+        if values.max() == values.min():
+            return one
         allowed = allowance(tuple(self.columns[name][self.first] for name in KEY))
         if not allowed >= 0:
             raise ValueError(f"allowed_db is {allowed}: at least 0 is expected")
-        if values.max() - values.min() <= allowed:
-            return
-        cuts, means = levels(values, allowed)
+        return levels(values, allowed) if values.max() - values.min() > allowed else one
+
+    def _failures(self, cuts: list[int], means: list[float]) -> Iterator[Step]:
+        has = np.isin(np.arange(self.first, self.end), self.measured)
+        for at in (self.first + 1 + np.flatnonzero(has[1:] != has[:-1])).tolist():
+            ceased = has[at - 1 - self.first]
+            nearest = int(np.searchsorted(self.measured, at - 1 if ceased else at))
+            level = means[bisect_right(cuts, nearest)]
+            if ceased:
+                yield self._step(StepKind.FAILED, at - 1, at, level, None)
+            else:
+                yield self._step(StepKind.RECOVERED, at - 1, at, None, level)
+
+    def _changes(self, cuts: list[int], means: list[float]) -> Iterator[Step]:
         for cut, (old, new) in zip(cuts, pairwise(means), strict=True):
             if min(old, new) <= IGNORE_ABOVE_DB:
                 kind = StepKind.DROP if new < old else StepKind.RISE
                 yield self._step(kind, self.measured[cut - 1], self.measured[cut], old, new)
-
-    def _mean(self, start: int, end: int) -> float:
-        return float(self.columns["sqnr_db"][self.first + start : self.first + end].mean())
 
     def _step(self, kind: StepKind, before: int, at: int, old: float | None, new: float | None) -> Step:
         cell = {name: column[at] for name, column in self.columns.items()}
@@ -184,9 +202,9 @@ def levels(values: np.ndarray[Any, Any], allowed_db: float) -> tuple[list[int], 
 def _all_series(frame: pd.DataFrame) -> Iterator[_Series]:
     if frame.empty:
         return
-    series = frame.groupby(list(_SERIES), sort=False, dropna=False).ngroup()
+    series = frame.groupby(list(SERIES), sort=False, dropna=False).ngroup()
     ordered = frame.assign(_series=series).sort_values(["_series", "started", "run", "run_id"])
-    names = (*_SERIES, "run", "run_id", "started", "status", *STACK)
+    names = (*SERIES, "run", "run_id", "started", "status", *STACK)
     columns = {name: ordered[name].to_numpy(dtype=object) for name in names}
     columns["sqnr_db"] = sqnr = ordered["sqnr_db"].to_numpy(dtype=float, na_value=np.nan)
     bounds = np.flatnonzero(np.diff(ordered["_series"], prepend=-1, append=len(ordered))).tolist()

@@ -74,6 +74,16 @@ def test_other_sources_into_another_file(workspace: Workspace, tmp_path: Path) -
         remember(workspace, [tmp_path / "nowhere"], into)
 
 
+@pytest.mark.parametrize("name", ["x.html", "x.HTML", ".html"])
+def test_the_name_of_the_page_is_no_name_for_the_table(workspace: Workspace, tmp_path: Path, name: str) -> None:
+    save_runs(workspace, [40.0])
+    with pytest.raises(
+        UsageError, match=r"the page beside the table has such a name; name the table, history\.parquet say"
+    ):
+        remember(workspace, into=tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_a_file_that_is_no_history_stops_before_anything_is_read(workspace: Workspace) -> None:
     save_runs(workspace, [40.0])
     history_file(workspace).write_text("mine")
@@ -128,6 +138,15 @@ def test_what_is_said_on_a_terminal(workspace: Workspace) -> None:
     for part in ("resnet/small/trained x86-static converted logits", "run03", "40.00 dB → 38.00 dB", "-2.00 dB"):
         assert part in text
     assert text.endswith(f"3 runs (3 new), 2026-01-01 to 2026-01-03, 1 step: {file}\n")
+
+
+def test_steps_of_one_platform_name_it_where_the_history_has_another(workspace: Workspace) -> None:
+    for platform, levels in {"here": (40.0, 38.0), "there": (30.0, 30.0)}.items():
+        for day, level in enumerate(levels, start=1):
+            run = run_of(workspace.reports / f"{platform}{day}", output_row(sqnr_db=level))
+            run.started, run.environment["platform"] = f"2026-01-{day:02d}T12:00:00+00:00", platform
+            run.save()
+    assert "converted logits (here, unpinned)" in said(remember(workspace), Path("x"))
 
 
 def test_markup_and_control_characters_in_names_are_shown_as_they_are(workspace: Workspace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from itertools import permutations
 
 import pytest
 
@@ -139,6 +140,22 @@ def test_who_recovers_lower_than_before_has_dropped_too() -> None:
     assert steps[1].before == "run02"
 
 
+def test_the_levels_beside_a_failure_are_those_of_the_segments_and_no_mean_over_a_step() -> None:
+    """Segments 39.05, 37.05 (37.0, 37.1 and, after the failure, 37.05), 45.0; the mean of all before it is 38.25."""
+    steps = steps_of(series([39.0, 39.1, 39.05, 37.0, 37.1, "failed:convert", 37.05, 45.0]))
+    assert [(step.kind.value, step.run, step.old_db, step.new_db) for step in steps] == [
+        ("failed", "run06", pytest.approx(37.05), None),
+        ("drop", "run04", pytest.approx(39.05), pytest.approx(37.05)),
+        ("rise", "run08", pytest.approx(37.05), 45.0),
+        ("recovered", "run07", None, pytest.approx(37.05)),
+    ]
+
+
+def test_the_levels_beside_a_failure_are_apart_above_80_db_too() -> None:
+    steps = steps_of(series([160.0, 160.0, 120.0, "failed:lower", 120.0]))
+    assert [(step.old_db, step.new_db) for step in steps] == [(120.0, None), (None, 120.0)]
+
+
 def test_a_failure_in_the_first_or_the_last_run() -> None:
     assert told(steps_of(series(["failed:export", 40.0, "mismatch"]))) == [
         ("failed", "run03", None),
@@ -192,6 +209,17 @@ def test_the_worst_comes_first() -> None:
     assert [step.output for step in steps] == ["failed", "worst", "worse", "better", "recovered"]
 
 
+def test_runs_of_one_start_are_in_order_of_their_names_and_then_of_their_identities() -> None:
+    """All at one moment: run01, then run02 with the lesser identity, run02 with the greater, run03."""
+    names, ids = ["run01", "run02", "run02", "run03"], ["d", "a", "b", "c"]
+    lines = series([40.0, 38.0, 36.0, 40.0], started=START, run=names, run_id=ids)
+    expected = [("drop", "run02", -2.0), ("drop", "run02", -2.0), ("rise", "run03", 4.0)]
+    for order in permutations(lines):
+        steps = steps_of(list(order))
+        assert told(steps) == expected
+        assert [step.run_id for step in steps] == ["a", "b", "c"]
+
+
 def test_the_allowance_may_depend_on_the_row() -> None:
     """A row whose noise is 0.5 dB is allowed 3 x 0.5 dB."""
     frame = frame_of(series([40.0, 39.0], output="noisy"), series([40.0, 39.0], output="quiet"))
@@ -234,7 +262,7 @@ def test_no_line_is_no_step() -> None:
 def test_without_ruptures_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ruptures", None)
     assert steps_of(series([40.0, 40.0])) == []
-    with pytest.raises(UsageError, match=r"needs ruptures: pip install 'sqnr-harness\[report\]'"):
+    with pytest.raises(UsageError, match=r"ruptures.*: pip install 'sqnr-harness\[report\]'"):
         steps_of(series([40.0, 39.0]))
 
 

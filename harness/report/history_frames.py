@@ -6,18 +6,16 @@ Everywhere `run` is the place of a run in order of time, 0 for the first of the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from harness.environment import STACK
-from harness.history import KEY
 from harness.records import Case
 from harness.report.phrases import number
 from harness.report.text import visible
-from harness.steps import Step, stack_changes
+from harness.steps import SERIES, Step, stack_changes
 
-_SERIES = [*KEY, "platform", "pinned"]
 _NONE = "none"
 
 
@@ -32,30 +30,39 @@ def _runs(history: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(name=runs["run"].map(visible), run=runs.index)
 
 
-def series_frame(history: pd.DataFrame) -> pd.DataFrame:
-    """SQNR over time in long form: series, run, started, sqnr_db (NaN where there is none), status.
+def several_platforms(history: pd.DataFrame) -> bool:
+    """Whether series of this history have to be told apart by their platform too."""
+    return bool(history["platform"].nunique() > 1)
 
-    A series is called like `slices/small/trained cadence-hoist +fix lowered centre`; its platform is added where the
-    history has several, and `unpinned` where the instruction sets were.
+
+def series_frame(history: pd.DataFrame) -> pd.DataFrame:
+    """SQNR over time in long form: key, series, run, started, sqnr_db (NaN where there is none), status, stack_changes.
+
+    `key` is `Step.series`. `series` is its name, like `slices/small/trained cadence-hoist +fix lowered centre`; the
+    platform is added where the history has several, and `unpinned` where the instruction sets were. `stack_changes`
+    are those since the run before of the series, as text; empty if there are none.
     """
-    series = history.groupby(_SERIES, sort=True, dropna=False).ngroup()
-    places = _places(history)
-    several = history["platform"].nunique() > 1
-    unique = history[_SERIES].assign(number=series).drop_duplicates("number").sort_values("number")
-    names = [
-        series_name(Case(*line[:5]), *line[5:7], platform=line[7] if several else "", pinned=line[8])
-        for line in unique[_SERIES].itertuples(index=False, name=None)
-    ]
-    long = pd.DataFrame(
+    number = history.groupby(list(SERIES), sort=True, dropna=False).ngroup()
+    several = several_platforms(history)
+    lines = history.assign(number=number, place=_places(history)).sort_values(["number", "place"], ignore_index=True)
+    keys = [*lines.drop_duplicates("number")[list(SERIES)].itertuples(index=False, name=None)]
+    names = [_name(*key, name_platform=several) for key in keys]
+    return pd.DataFrame(
         {
-            "series": np.array(names, dtype=object)[series.to_numpy()] if names else [],
-            "run": places,
-            "started": history["started"],
-            "sqnr_db": history["sqnr_db"].round(2),
-            "status": history["status"],
+            "key": pd.Series([keys[number] for number in lines["number"]], dtype=object),
+            "series": pd.Series([names[number] for number in lines["number"]], dtype=object),
+            "run": lines["place"],
+            "started": lines["started"],
+            "sqnr_db": lines["sqnr_db"].round(2),
+            "status": lines["status"],
+            "stack_changes": _stack_moves(lines, "number"),
         }
     )
-    return long.assign(number=series).sort_values(["number", "run"]).drop(columns="number").reset_index(drop=True)
+
+
+def _name(*key: Any, name_platform: bool) -> str:
+    *case, point, output, platform, pinned = key
+    return series_name(Case(*case), point, output, platform=platform if name_platform else "", pinned=pinned)
 
 
 def series_name(case: Case, point: str, output: str, *, platform: str = "", pinned: bool = True) -> str:
@@ -64,17 +71,14 @@ def series_name(case: Case, point: str, output: str, *, platform: str = "", pinn
     return visible(f"{case} {point} {output}" + (f" ({more})" if more else ""))
 
 
-def steps_frame(steps: Iterable[Step]) -> pd.DataFrame:
-    """Steps as text: what, since run, when, before and after, change, stack changes; in the order given."""
-    steps = list(steps)
-    several = len({step.platform for step in steps}) > 1
+def steps_frame(steps: Iterable[Step], *, name_platform: bool) -> pd.DataFrame:
+    """Steps as text: what, since run, when, before and after, change, stack changes; in the order given.
+
+    `name_platform` is `several_platforms` of their history, so that its series are called alike everywhere.
+    """
     lines = [
         [
-            series_name(
-                *(step.case, step.point, step.output),
-                platform=step.platform if several else "",
-                pinned=step.pinned,
-            ),
+            _name(*step.series, name_platform=name_platform),
             visible(step.run),
             f"{step.started:%Y-%m-%d %H:%M}",
             f"{_level(step.old_db, _NONE)} → {_level(step.new_db, step.status)}",
@@ -96,16 +100,19 @@ def stack_marks(history: pd.DataFrame) -> pd.DataFrame:
     The text names the packages, such as `torchao 0.17.0 -> 0.18.0, nncf 3.3.0 -> 3.4.0`.
     """
     runs = _runs(history)
-    before = runs.groupby("platform", dropna=False)[list(STACK)].shift()
-    first = runs.groupby("platform", dropna=False).cumcount() == 0
-    moved = (runs[list(STACK)] != before).any(axis=1) & ~first
-    texts = [
-        visible(", ".join(stack_changes(then, now)))
-        for then, now in zip(
-            before[moved].to_dict("records"), runs.loc[moved, list(STACK)].to_dict("records"), strict=True
-        )
-    ]
-    return runs.loc[moved, ["run", "name", "started", "platform"]].assign(text=texts).reset_index(drop=True)
+    marks = runs.assign(text=_stack_moves(runs, "platform"))[["run", "name", "started", "platform", "text"]]
+    return marks[marks["text"] != ""].reset_index(drop=True)
+
+
+def _stack_moves(lines: pd.DataFrame, group: str) -> pd.Series:
+    """What of the stack differs from the line before in its group, for each line, as text; empty if nothing does."""
+    groups, stack = lines.groupby(group, dropna=False), list(STACK)
+    before = groups[stack].shift()
+    moved = (lines[stack] != before).any(axis=1) & (groups.cumcount() > 0)
+    texts = pd.Series("", index=lines.index, dtype=object)
+    pairs = zip(before[moved].to_dict("records"), lines.loc[moved, stack].to_dict("records"), strict=True)
+    texts[moved] = [visible(", ".join(stack_changes(then, now))) for then, now in pairs]
+    return texts
 
 
 def _places(history: pd.DataFrame) -> pd.Series:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from harness import baseline as baselines
 from harness import history
-from harness.errors import NoBaselineError, TableError
+from harness.errors import NoBaselineError, TableError, UsageError
 from harness.history_sources import collect
 from harness.records import OutputRow, Status
 from harness.report.text import visible
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "history.parquet"
+PAGE = ".html"
+"""How the name of the page ends that is written beside the table."""
 BASE = "base"
 """Folder among the reports with runs of other commits, measured now: `nox -s gate -- --base REF` puts them there."""
 _MOST_LINES = 20
@@ -41,7 +43,12 @@ class Remembered(NamedTuple):
 
 
 def history_file(workspace: Workspace, into: Path | None = None) -> Path:
-    """Where the history lies: `into`, or history.parquet among the reports."""
+    """Where the history lies: `into`, or history.parquet among the reports.
+
+    Raises `UsageError` for a name that ends with .html: the page beside the table has it.
+    """
+    if into and into.name.lower().endswith(PAGE):
+        raise UsageError(f"{into}: the page beside the table has such a name; name the table, {FILE} say")
     return into or workspace.reports / FILE
 
 
@@ -101,7 +108,7 @@ def allowance(workspace: Workspace, frame: pd.DataFrame, notes: list[str]) -> Al
 
 def print_history(console: Console, remembered: Remembered, file: Path, most: int = _MOST_LINES) -> None:
     """How many runs and which span, the steps, and what could not be taken."""
-    from harness.report.history_frames import steps_frame
+    from harness.report.history_frames import several_platforms, steps_frame
 
     frame, steps, notes, new = remembered
     for note in notes[:most]:
@@ -109,7 +116,7 @@ def print_history(console: Console, remembered: Remembered, file: Path, most: in
     if len(notes) > most:
         console.print(f"... and {len(notes) - most} more notes", highlight=False)
     if steps:
-        _print_steps(console, steps_frame(steps[:most]))
+        _print_steps(console, steps_frame(steps[:most], name_platform=several_platforms(frame)))
     if len(steps) > most:
         console.print(f"... and {len(steps) - most} more steps: --json has all", highlight=False)
     runs, first, last = _span(frame)

@@ -1,4 +1,4 @@
-"""SQNR over time as plotly figures: one series at a time, with changes of the stack and steps marked."""
+"""SQNR over time, one series at a time: a plotly figure with changes of the stack and steps marked, and a table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.history_frames import runs_frame, series_frame, stack_marks, steps_frame
+from harness.report.history_frames import runs_frame, series_frame, several_platforms, stack_marks, steps_frame
 from harness.report.html.figures import BLUE, ORANGE, Figure, folded, significant
-from harness.report.text import plain
-from harness.steps import Step, StepKind
+from harness.report.phrases import number
+from harness.report.text import plain, visible
+from harness.steps import SeriesKey, Step, StepKind
 
 _MOST_MARKS = 30
 """Changes of the stack that still leave room between their lines; of more the latest are marked."""
+_MOST_ROWS = 200
+"""Runs in the table of a series, the latest."""
 _LEAST_SPAN_DB = 3.0
 _NOT_MEASURED = "no number"
 _UPWARDS = (StepKind.RISE, StepKind.RECOVERED)
@@ -22,36 +25,47 @@ _UPWARDS = (StepKind.RISE, StepKind.RECOVERED)
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What a page shows of a history: a summary, the steps as text, and the traces of each series.
+    """What a page shows of a history: a summary, the steps as text, and each series.
 
-    `series` are names, those with the worst steps first; `traces` and `spans`, the ends of their dB axes, belong to
-    them, place by place.
+    `series` are names, those with the worst steps first. `traces` and `spans`, the ends of their dB axes, belong to
+    them, place by place. Of `traces` each has `data` (plotly's), `platform` (which of `layout` is its), `rows` (run,
+    when, SQNR or status, stack changes; latest run first) and `more` (how many runs have no row, in words).
     """
 
     summary: str
     steps: tuple[list[str], list[list[str]]]
     series: list[str]
-    traces: list[list[Figure]]
+    traces: list[Figure]
     spans: list[tuple[float, float]]
-    layout: Figure
+    layout: dict[str, Figure]
 
 
 def timeline(history: pd.DataFrame, steps: Sequence[Step]) -> Timeline:
     """The timeline of a history and of the steps found in it, worst first."""
-    runs, lines, text = runs_frame(history), series_frame(history), steps_frame(steps)
-    by_series: dict[str, list[tuple[Step, Any]]] = {}
+    runs, lines, marks = runs_frame(history), series_frame(history), stack_marks(history)
+    text = steps_frame(steps, name_platform=several_platforms(history))
+    by_series: dict[SeriesKey, list[tuple[Step, Any]]] = {}
     for step, line in zip(steps, text.itertuples(index=False, name=None), strict=True):
-        by_series.setdefault(line[0], []).append((step, line))
-    groups = {str(name): group for name, group in lines.groupby("series", sort=False)}
-    names = [*(name for name in by_series if name in groups), *(name for name in groups if name not in by_series)]
+        by_series.setdefault(step.series, []).append((step, line))
+    groups = {group["key"].iloc[0]: group for _, group in lines.groupby("key", sort=False)}
+    keys = [*by_series, *(key for key in groups if key not in by_series)]
     run_names = dict(zip(runs["run"], runs["name"], strict=True))
+    platforms = dict(zip(runs["run"], runs["platform"], strict=True))
     return Timeline(
         summary=_summary(runs, len(groups), len(steps)),
         steps=(list(text.columns), text.to_numpy().tolist()),
-        series=names,
-        traces=[_traces(groups[name], run_names, by_series.get(name, ())) for name in names],
-        spans=[_span(groups[name]) for name in names],
-        layout=_layout(stack_marks(history)),
+        series=[groups[key]["series"].iloc[0] for key in keys],
+        traces=[
+            {
+                "platform": platforms[groups[key]["run"].iloc[0]],
+                "data": _traces(groups[key], run_names, by_series.get(key, ())),
+                "rows": _rows(groups[key].tail(_MOST_ROWS), run_names),
+                "more": _more(len(groups[key]) - _MOST_ROWS),
+            }
+            for key in keys
+        ],
+        spans=[_span(groups[key]) for key in keys],
+        layout={name: _layout(marks[marks["platform"] == name]) for name in runs["platform"].unique()},
     )
 
 
@@ -61,12 +75,29 @@ def _summary(runs: pd.DataFrame, series: int, steps: int) -> str:
     first, last = runs["started"].min(), runs["started"].max()
     return (
         f"{_count(len(runs), 'run')} from {first:%Y-%m-%d} to {last:%Y-%m-%d}, "
-        f"{_count(series, 'output')} of cases, {_count(steps, 'step') if steps else 'no step'}."
+        f"{series:,} series, {_count(steps, 'step') if steps else 'no step'}."
     )
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _rows(lines: pd.DataFrame, run_names: dict[int, str]) -> list[list[str]]:
+    columns = (lines[name] for name in ("run", "started", "sqnr_db", "status", "stack_changes"))
+    return [
+        [
+            run_names[run],
+            f"{started:%Y-%m-%d %H:%M}",
+            visible(status) if significant(level) is None else number("sqnr_db", level),
+            stack,
+        ]
+        for run, started, level, status, stack in zip(*columns, strict=True)
+    ][::-1]
+
+
+def _more(runs: int) -> str:
+    return f"... and {_count(runs, 'earlier run')}" if runs > 0 else ""
 
 
 def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tuple[Step, Any]]) -> list[Figure]:

@@ -87,7 +87,7 @@ def test_the_history_is_a_section_with_its_steps_and_a_chooser() -> None:
     frame = frame_of(series([40.0, 40.0, 38.0]), series([30.0, 30.0, 30.0], output="digit"))
     found = rendered(one_of_each(), timeline(frame, find_steps(frame)))
     text = found.section("history")
-    assert "3 runs from 2026-01-01 to 2026-01-03, 2 outputs of cases, 1 step." in text
+    assert "3 runs from 2026-01-01 to 2026-01-03, 2 series, 1 step." in text
     assert "run03" in text
     assert "-2.00 dB" in text
     name = "resnet/small/trained x86-static converted"

@@ -102,13 +102,22 @@
     }
   }, { rootMargin: "200px" });
 
-  // History: one series at a time.
+  // History: one series at a time, as a figure and as a table.
   const chooser = document.getElementById("series");
   if (chooser) {
     const show = () => {
-      const { layout, series, spans } = data.timeline;
+      const { layout: layouts, series, spans } = data.timeline;
+      const { platform, data: traces, rows, more } = series[chooser.value];
+      const layout = layouts[platform];
       const yaxis = { ...layout.yaxis, range: spans[chooser.value] };
-      data.figures.timeline = { data: series[chooser.value], layout: { ...layout, yaxis } };
+      data.figures.timeline = { data: traces, layout: { ...layout, yaxis } };
+      const body = document.createElement("tbody");
+      for (const cells of rows) {
+        const row = body.insertRow();
+        for (const cell of cells) row.insertCell().textContent = cell;
+      }
+      document.querySelector("#series-runs > tbody").replaceWith(body);
+      document.getElementById("series-more").textContent = more;
     };
     chooser.addEventListener("change", () => {
       show();
