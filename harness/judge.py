@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness import baseline as baselines
@@ -35,45 +36,100 @@ class Judgement:
     before: Before = Before()
     notes: tuple[str, ...] = ()
     """Things to know that are no verdict: expired waivers, an interrupted run, other stack versions."""
+    acceptable: bool = True
+    """Whether accepting the run would settle the verdicts: not if another run judged it, or it is another platform's."""
 
 
 def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) -> Judgement:
-    """Judge a run. Raises `TableError` for an unreadable baseline and `NoBaselineError` where there is none."""
+    """Judge a run by the baselines of the platform it was measured on.
+
+    Raises `TableError` for an unreadable baseline and `NoBaselineError` where that platform has none.
+    """
     today = today or datetime.date.today()
-    accepted = baselines.read(workspace.platform_baselines)
+    accepted = _accepted(workspace, run)
     before = Before(
-        f"baseline {workspace.platform_baselines.name}",
+        f"baseline {_folder_for(workspace, run).name}",
         Rows(accepted.outputs, accepted.quantizers),
         tuple(accepted.environments_of(run.plan.cases)),
     )
     verdicts = _verdicts(workspace, run, before.rows, today)
-    notes = [*workspace.settings.expired(today), *_stack_notes(run, accepted)]
-    if run.status != COMPLETE:
-        notes.append(f"the run is {run.status}: what it did not reach is missing")
-    return Judgement(tuple(verdicts), exit_code(verdicts), before, tuple(notes))
+    notes = (*workspace.settings.expired(today), *_stack_notes(run, accepted), *_unfinished(run))
+    return Judgement(tuple(verdicts), exit_code(verdicts), before, notes, acceptable=_is_here(workspace, run))
 
 
-def judge_or_none(workspace: Workspace, run: Run) -> Judgement:
+def _folder_for(workspace: Workspace, run: Run) -> Path:
+    """Where the baselines of the platform lie that a run was measured on: this machine's if it was not recorded."""
+    return workspace.baselines / str(run.environment.get("platform", workspace.platform_baselines.name))
+
+
+def _is_here(workspace: Workspace, run: Run) -> bool:
+    return _folder_for(workspace, run) == workspace.platform_baselines
+
+
+def _accepted(workspace: Workspace, run: Run) -> baselines.Baseline:
+    folder = _folder_for(workspace, run)
+    if not _is_here(workspace, run) and not any(folder.glob("*.csv")):
+        raise NoBaselineError(
+            f"{folder}: no baselines for {folder.name}, where run {run.name} was measured; accept a run there first, "
+            "or compare two runs: sqnr compare"
+        )
+    return baselines.read(folder)
+
+
+def judge_or_none(workspace: Workspace, run: Run, today: datetime.date | None = None) -> Judgement:
     """As `judge`; where there is no baseline, every row is new and a note says why."""
+    today = today or datetime.date.today()
     try:
-        return judge(workspace, run)
+        return judge(workspace, run, today)
     except NoBaselineError as error:
         before = Before()
-        verdicts = _verdicts(workspace, run, before.rows, datetime.date.today())
-        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, before, (str(error),))
+        verdicts = _verdicts(workspace, run, before.rows, today)
+        notes = (str(error), *workspace.settings.expired(today), *_unfinished(run))
+        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, before, notes, acceptable=_is_here(workspace, run))
 
 
-def judge_runs(workspace: Workspace, *, base: Run, head: Run) -> Judgement:
+def judge_runs(workspace: Workspace, *, base: Run, head: Run, today: datetime.date | None = None) -> Judgement:
     """Judge run `head` with run `base` as its baseline; cases that only one of them planned are missing or new."""
+    today = today or datetime.date.today()
     before = Before(f"run {base.name}", rows_of(base), (base.environment,))
-    verdicts = _verdicts(workspace, head, before.rows, datetime.date.today(), whole=True)
+    verdicts = _verdicts(workspace, head, before.rows, today, whole=True)
     then, now = base.environment.get("stack", {}), head.environment.get("stack", {})
-    notes = [
+    moved = [
         f"{package} {then.get(package, 'not installed')} -> {now.get(package, 'not installed')}"
         for package in sorted(then.keys() | now.keys())
         if then.get(package) != now.get(package)
     ]
-    return Judgement(tuple(verdicts), exit_code(verdicts), before, tuple(notes))
+    notes = (
+        *workspace.settings.expired(today),
+        *_differences(base, head),
+        *moved,
+        *_unfinished(base, f"run {base.name}", "new"),
+        *_unfinished(head, f"run {head.name}"),
+    )
+    return Judgement(tuple(verdicts), exit_code(verdicts), before, notes, acceptable=False)
+
+
+def _unfinished(run: Run, name: str = "the run", outcome: str = "missing") -> list[str]:
+    """A line if a run was interrupted or is still going on."""
+    return [] if run.status == COMPLETE else [f"{name} is {run.status}: what it did not reach is {outcome}"]
+
+
+def _differences(base: Run, head: Run) -> list[str]:
+    """A line for each thing by which two runs can differ without a change of code; what one did not record is none."""
+    sides = [
+        {
+            "suites differ": run.plan.suite,
+            "seeds differ": run.seed,
+            "platforms differ": run.environment.get("platform"),
+            **{f"pin {name} differs": value or "none" for name, value in run.environment.get("pins", {}).items()},
+        }
+        for run in (base, head)
+    ]
+    return [
+        f"{what}: {old}, {new}"
+        for what, old in sides[0].items()
+        if (new := sides[1].get(what)) != old and None not in (old, new)
+    ]
 
 
 def _verdicts(
