@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from errno import EISDIR
 from os import strerror
 from pathlib import Path
+from secrets import token_hex
+from stat import S_IMODE
 
 from harness.errors import UsageError
 
@@ -20,8 +21,12 @@ def write_atomically(path: Path, text: str) -> None:
 def replace_all(contents: Mapping[Path, str | bytes]) -> None:
     """Replace several files, in order, once all their new contents are safely on disk.
 
-    Raises `UsageError` naming the path that cannot be written; then every file is as it was. Text is UTF-8; what
-    UTF-8 cannot say (a lone surrogate in somebody's error message) is written as an escape.
+    Raises `UsageError` naming the path that cannot be written. While contents are still being put on disk, no file has
+    been replaced yet, only devices and pipes have been written to. Should the system then refuse to put one in its
+    place (somebody made a folder of that name meanwhile), those before it are new, and it and the rest as they were.
+
+    A file keeps its permissions; a new one has those that the umask leaves. Text is UTF-8; what UTF-8 cannot say (a
+    lone surrogate in somebody's error message) is written as an escape.
     """
     written: list[tuple[Path, Path]] = []
     path = Path()
@@ -35,17 +40,18 @@ def replace_all(contents: Mapping[Path, str | bytes]) -> None:
             if target.exists() and not target.is_file():
                 target.write_bytes(encoded)  # a device or a pipe is written to, never replaced
                 continue
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            written.append((Path(temporary), target))
-            with os.fdopen(handle, "wb") as file:
+            temporary = target.with_name(f".sqnr-{token_hex(8)}")
+            with temporary.open("xb") as file:
+                written.append((temporary, target))
                 file.write(encoded)
                 file.flush()
                 os.fsync(file.fileno())
-        for temporary_path, path in written:
-            temporary_path.chmod(0o644)
-            temporary_path.replace(path)
+            if target.exists():
+                temporary.chmod(S_IMODE(target.stat().st_mode))
+        for temporary, path in written:
+            temporary.replace(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
-        for temporary_path, _ in written:
-            temporary_path.unlink(missing_ok=True)
+        for temporary, _ in written:
+            temporary.unlink(missing_ok=True)
