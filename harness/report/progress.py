@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.runner import Progress as Step
-from harness.store import Run
+if TYPE_CHECKING:
+    from harness.runner import Progress as Step  # brings the measuring processes with it
+    from harness.store import Run
 
 
 class Shown:
@@ -24,7 +26,8 @@ class Shown:
 
     def start(self, run: Run) -> None:
         """Announce the plan."""
-        self.expect(len(run.plan.cases), f"{run.plan.suite}: {len(run.plan.cases)} cases -> {run.folder}")
+        count = len(run.plan.cases)
+        self.expect(count, f"{run.plan.suite}: {count} {'case' if count == 1 else 'cases'} -> {run.folder}")
 
     def expect(self, cases: int, title: str) -> None:
         """Announce so many cases."""
