@@ -37,7 +37,7 @@ class Judgement:
     notes: tuple[str, ...] = ()
     """Things to know that are no verdict: expired waivers, an interrupted run, other stack versions."""
     acceptable: bool = True
-    """Whether accepting the run would settle the verdicts: not if it was judged by another run, or measured elsewhere."""
+    """Whether accepting the run would settle the verdicts: not if judged by another run, or measured elsewhere."""
 
 
 def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) -> Judgement:
