@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -72,12 +73,11 @@ def check(run: str | None, as_json: bool) -> None:
     """
     from harness.store import find_run
     from harness.verbs.judging import judge_and_report
-    from harness.verbs.reporting import known_history
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
-    stored, history = find_run(workspace.reports, run), known_history(workspace)
-    _exit(judge_and_report(workspace, stored, as_json=as_json, named=run is not None, history=history))
+    stored = find_run(workspace.reports, run)
+    _exit(judge_and_report(workspace, stored, as_json=as_json, named=run is not None))
 
 
 @cli.command()
@@ -89,7 +89,7 @@ def gate(as_json: bool, history: bool, **options: Any) -> None:
     """Run, check and report in one: the exit code is the verdict."""
     from harness.report.terminal import console, print_matrix
     from harness.verbs.judging import judge_and_report
-    from harness.verbs.reporting import keep_in_history, known_history
+    from harness.verbs.reporting import keep_in_history
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
@@ -98,7 +98,7 @@ def gate(as_json: bool, history: bool, **options: Any) -> None:
         print_matrix(console(), measured.outputs)
     if history:
         keep_in_history(workspace, measured)
-    _exit(judge_and_report(workspace, measured, as_json=as_json, history=known_history(workspace)))
+    _exit(judge_and_report(workspace, measured, as_json=as_json))
 
 
 @cli.command()
@@ -152,7 +152,7 @@ def report(run: str | None, output: Path | None, figures: Path | None, history: 
     stored = find_run(workspace.reports, run)
     judgement = judge_or_none(workspace, stored)
     print_matrix(console(), stored.outputs)
-    print_judgement(console(), judgement)
+    print_judgement(console(), stored, judgement, named=run is not None)
     folder = output or stored.folder
     reporting.write_reports(stored, judgement, folder, reporting.known_history(workspace, history))
     for line in (*(reporting.draw(stored, figures) if figures else ()), f"report: {folder / reporting.HTML}"):
@@ -223,7 +223,7 @@ def compare(base: str, head: str, output: Path | None, as_json: bool) -> None:
     workspace = find_workspace()
     old, new = find_run(workspace.reports, base), find_run(workspace.reports, head)
     judgement = judge_runs(workspace, base=old, head=new)
-    say(new, judgement, as_json=as_json, advise=False)
+    say(new, judgement, as_json=as_json, named=True)
     folder = output or new.folder / f"against-{old.name}"
     write_verdict(new, judgement, folder)
     if not as_json:
@@ -260,6 +260,9 @@ def _exit(judgement: Judgement) -> None:
 
 def main() -> None:
     """Entry point: user errors become one line and their exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a sign that the encoding lacks is no reason to lose a verdict
+            stream.reconfigure(errors="backslashreplace")
     gc.disable()  # this process lives for one verb, and sweeping rows is a tenth of a report's time
     # A run that is told to end keeps what it measured and leaves no process behind, as with Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -20,7 +20,7 @@ def absent(*modules: str) -> list[str]:
 def require(what: str, *modules: str) -> None:
     """Raise `UsageError` that says which modules `what` needs and how to get them, unless all are installed."""
     if lacking := absent(*modules):
-        raise UsageError(f"{what} needs {', '.join(lacking)}: pip install 'sqnr-harness[report]'")
+        raise UsageError(f"{', '.join(lacking)} not installed, for {what}: pip install 'sqnr-harness[report]'")
 
 
 def load(what: str, module: str) -> ModuleType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,9 @@ def test_without_a_baseline_a_report_says_so_and_a_check_ends_incomplete(tmp_pat
     assert "no baselines for this platform" in reported.stdout
     assert "judged by nothing: there is no baseline" in text(workspace.reports / "run")
     checked = sqnr(tmp_path, "check")
-    assert (checked.returncode, "no baselines for this platform" in checked.stderr) == (4, True)
+    assert (checked.returncode, "no baselines for this platform" in checked.stdout) == (4, True)
+    assert re.search(r"there is no baseline to judge by: \d+ new \(exit 4\)", checked.stdout)
+    assert "there is no baseline to judge by" in (workspace.reports / "run" / "report.md").read_text()
 
 
 def test_runs_are_compared_in_a_folder_of_the_heads(workspace: Workspace) -> None:

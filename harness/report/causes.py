@@ -43,17 +43,11 @@ def likely_cause(group: Group, siblings: Mapping[str, Group]) -> str:
     failed = next((verdict for verdict in notable if verdict.outcome is Outcome.FAILED), None)
     if failed is not None:
         return f"{failed.findings[0].new}: {failed.error}".removesuffix(": ")
-    return (
-        _control(group, siblings.get(Point.FLOAT))
-        or _fix_state(group)
-        or _status(group)
-        or _structure(group)
-        or _range(group)
-        or _measured_cause(group)
-        or _pass(group, siblings)
-        or _nodes(group)
-        or "no range or structure moved: arithmetic"
-    )
+    control = _control(group, siblings.get(Point.FLOAT))
+    own = _fix_state(group) or _status(group) or _structure(group) or _range(group) or _measured_cause(group)
+    if control:
+        return "; ".join(filter(None, (control, own)))
+    return own or _pass(group, siblings) or _nodes(group) or "no range or structure moved: arithmetic"
 
 
 def moved_bounds(group: Group) -> list[tuple[QuantizerRow, QuantizerRow]]:

@@ -12,6 +12,7 @@ from harness.report.causes import likely_cause
 from harness.report.deltas import Delta
 from harness.report.groups import Group
 from harness.report.order import natural, variant_order
+from harness.report.phrases import old_new
 from harness.verdicts import Outcome, Verdict
 
 _MOST_ALIKE = 4
@@ -44,7 +45,7 @@ class Change:
     @property
     def loss(self) -> str:
         """Decibels lost, a gain with a minus; empty where none is involved."""
-        return "all" if self.loss_db == math.inf else f"{self.loss_db:.2f}" if self.loss_db else ""
+        return "all" if self.loss_db == math.inf else phrases.fixed(self.loss_db, 2) if self.loss_db else ""
 
     @property
     def case(self) -> Case:
@@ -65,19 +66,27 @@ class Change:
 
 def changes(groups: Iterable[Group]) -> list[Change]:
     """What is not as accepted, in the order given: worst first. Cases of a model that say the same are one change."""
-    found: dict[Change, list[Change]] = {}
+    found: dict[object, list[Change]] = {}
     groups = list(groups)
     by_case = siblings(groups)
     for group in groups:
         if group.notable:
             change = _change(group, by_case[group.case])
-            found.setdefault(_words(change), []).append(change)
+            found.setdefault((_words(change), _rows(group)), []).append(change)
     return [_together(same) for same in found.values()]
 
 
 def _words(change: Change) -> Change:
     """What a change says, whichever flow and variant of its model says it."""
     return replace(change, cases=(replace(change.case, flow="", variant=""),), loss_db=0.0)
+
+
+def _rows(group: Group) -> frozenset[object]:
+    """Which rows are not as accepted, and in which words: two that only count the same are not alike."""
+    return frozenset(
+        (item.kind, item.name, item.outcome, item.error, tuple(f"{f.field} {old_new(f)}" for f in item.findings))
+        for item in group.notable
+    )
 
 
 def _together(same: list[Change]) -> Change:

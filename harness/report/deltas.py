@@ -9,6 +9,7 @@ from harness.records import OutputRow, QuantizerRow
 from harness.report import phrases
 from harness.report.causes import moved_bounds
 from harness.report.groups import Group, Pair
+from harness.report.phrases import fixed
 from harness.verdicts import WORST_FIRST, Finding, Outcome
 
 MOST_NAME = 96
@@ -24,7 +25,7 @@ class Delta:
     waived: bool = False
 
     def __str__(self) -> str:
-        return f"{shortened(self.output)} {self.what}{', waived' if self.waived else ''}"
+        return f"{shortened(self.output)} {'; '.join((self.what, *self.more))}{', waived' if self.waived else ''}"
 
 
 def shortened(text: str, most: int = MOST_NAME) -> str:
@@ -62,7 +63,8 @@ def _finding(item: Finding) -> str:
             f"{name}{phrases.number(item.field, item.new)}, must be at least {phrases.number(item.field, item.limit)}"
         )
     if item.field.endswith("_db") and isinstance(item.old, float | int) and isinstance(item.new, float | int):
-        return f"{name}{item.old:.2f} → {item.new:.2f} dB ({item.new - item.old:+.2f})"
+        old, new, change = fixed(item.old, 2), fixed(item.new, 2), fixed(item.new - item.old, 2, "+")
+        return f"{name}{old} → {new} dB ({change})"
     return f"{name}{phrases.old_new(item)}"
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from harness.records import FAILED, RELEASED, FixState, OutputRow, Status, always_fails
 from harness.report.names import subject_names
 from harness.report.order import natural, point_order, storable, variant_order
+from harness.report.phrases import fixed
 
 LEGEND = {
     "=": "inert: the fix changed no qparam, node or output here",
@@ -106,7 +107,7 @@ def _value(row: OutputRow) -> str:
     """One decimal; `exact`; the stage that failed; or the status."""
     if row.status == Status.EXACT or math.isnan(_level(row)):
         return row.status.removeprefix(FAILED).replace("_", " ")
-    return f"{_level(row):.1f}"
+    return fixed(_level(row), 1)
 
 
 def _in_db(row: OutputRow | None) -> str:
@@ -116,7 +117,7 @@ def _in_db(row: OutputRow | None) -> str:
         return f"failed in {row.status.removeprefix(FAILED)}"
     if math.isnan(_level(row)):
         return row.status.replace("_", " ")
-    return f"{_level(row):.2f} dB" + (" (exact)" if row.status == Status.EXACT else "")
+    return f"{fixed(_level(row), 2)} dB" + (" (exact)" if row.status == Status.EXACT else "")
 
 
 def _hover(name: str, row: OutputRow, released: OutputRow | None, gain: float) -> str:
@@ -125,7 +126,7 @@ def _hover(name: str, row: OutputRow, released: OutputRow | None, gain: float) -
     if row.variant == RELEASED:
         text = f"{where}: {_in_db(row)}."
     else:
-        difference = "" if math.isnan(gain) else f", gain {gain:+.2f} dB"
+        difference = "" if math.isnan(gain) else f", gain {fixed(gain, 2, '+')} dB"
         text = f"{where}: {_in_db(released)} as released, {_in_db(row)} repaired{difference}."
     state = next((sentence for known, sentence in _STATES.items() if row.fix_state == known), "")
     return " ".join(filter(None, (text, state, f"Error: {row.error}" if row.error else "")))

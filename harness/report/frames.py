@@ -39,12 +39,6 @@ def sqnr_table(rows: Iterable[OutputRow]) -> pd.DataFrame:
     return pd.DataFrame(table[1:], columns=table[0], dtype=object)
 
 
-def sqnr_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
-    """`sqnr_table` with its first column as the index."""
-    table = sqnr_table(rows)
-    return table.iloc[:, 1:].set_axis(table.iloc[:, 0].tolist(), axis="index")
-
-
 def _subject(row: OutputRow | QuantizerRow) -> Subject:
     return (row.model, row.size, row.weights)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.errors import ExitCode
 from harness.judge import Judgement
+from harness.report import phrases
 from harness.report.changes import Change, changes
 from harness.report.deltas import shortened
 from harness.report.groups import groups
@@ -34,13 +35,27 @@ def announce(
     `environ` says where: GITHUB_STEP_SUMMARY and GITHUB_ACTIONS. A summary that cannot be written is one line of
     `write`, never an error: it changes no verdict.
     """
+    _announce(markdown, environ, write, lambda: commands(run, judgement))
+
+
+def announce_error(error: str, markdown: str, environ: Mapping[str, str], write: Callable[[str], object]) -> None:
+    """The same for a run that could not be judged."""
+    _announce(markdown, environ, write, lambda: [_command("error", "sqnr", [error])])
+
+
+def _announce(
+    markdown: str,
+    environ: Mapping[str, str],
+    write: Callable[[str], object],
+    lines: Callable[[], list[str]],
+) -> None:
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary and markdown:
         problem = _append(Path(summary), markdown)
         if problem:
             write(f"note: the job summary was not written: {visible(problem)}")
     if environ.get("GITHUB_ACTIONS") == "true":
-        for line in commands(run, judgement):
+        for line in lines():
             write(line)
 
 
@@ -60,8 +75,8 @@ def _append(path: Path, markdown: str) -> str:
 
 def commands(run: Run, judgement: Judgement) -> list[str]:
     """Workflow commands, worst first: errors for what fails the gate, warnings for what is waived, improved or new."""
-    if judgement.exit_code is ExitCode.NOTHING_MEASURED:
-        return [_command("error", "sqnr", ["nothing was measured"])]
+    if judgement.exit_code is ExitCode.NOTHING_MEASURED or not judgement.before.name:
+        return [_command("error", "sqnr", [phrases.meaning(judgement), *judgement.notes])]
     found = sorted(changes(groups(run, judgement)), key=lambda change: WORST_FIRST.index(change.outcome))
     firm = [change for change in found if not change.waived and change.outcome not in _STALE]
     rest = [change for change in found if change.waived or change.outcome in _STALE]

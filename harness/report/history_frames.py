@@ -12,7 +12,7 @@ import pandas as pd
 
 from harness.environment import STACK
 from harness.records import Case
-from harness.report.phrases import number
+from harness.report.phrases import fixed, number
 from harness.report.text import visible
 from harness.steps import SERIES, Step, stack_changes
 
@@ -82,7 +82,7 @@ def steps_frame(steps: Iterable[Step], *, name_platform: bool) -> pd.DataFrame:
             visible(step.run),
             f"{step.started:%Y-%m-%d %H:%M}",
             f"{_level(step.old_db, _NONE)} → {_level(step.new_db, step.status)}",
-            step.kind.value if step.change_db is None else f"{step.change_db:+.2f} dB",
+            step.kind.value if step.change_db is None else f"{fixed(step.change_db, 2, '+')} dB",
             visible(", ".join(step.stack_changes)) or _NONE,
         ]
         for step in steps

@@ -11,11 +11,11 @@ from harness import extra
 from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.report import phrases
+from harness.report.advice import advice
 from harness.report.changes import Change, changes
 from harness.report.deltas import MOST_NAME, shortened
 from harness.report.environments import settings
 from harness.report.groups import groups
-from harness.report.terminal import MEANING
 from harness.report.text import visible
 from harness.store import Run
 from harness.verdicts import Outcome
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 60_000
 """A GitHub comment holds 65,536 characters; what the parts below may take adds up to less than this."""
 
-_MOST_NOTES, _MOST_CHANGES, _MOST_COMMAND = 4_000, 28_000, 1_500
+_MOST_NOTES, _MOST_CHANGES = 4_000, 28_000
 _MOST_FIXES, _MOST_BOUNDS, _MOST_MATRIX, _MOST_COVERAGE, _MOST_ENVIRONMENT = 7_000, 6_000, 6_000, 3_000, 3_000
 _MOST_OUTPUTS = 5
 _MOST_CELL = 240
@@ -61,39 +61,43 @@ def code(text: object) -> str:
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
-def render(run: Run, judgement: Judgement, *, advise: bool = True) -> str:
-    """Markdown of a judged run, of less than `MOST_BYTES` bytes; with `advise`, the command that would accept it.
+def render(run: Run, judgement: Judgement) -> str:
+    """Markdown of a judged run, of less than `MOST_BYTES` bytes.
 
     Raises `UsageError` if the extra is not installed.
     """
     extra.require("the markdown report", "jinja2")
     import jinja2
 
-    from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_matrix
+    from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_table
 
     loader = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=False, trim_blocks=True, lstrip_blocks=True
     )
     fixes, idle = fix_frame(run.outputs), [f"- {item(shortened(line, 200))}" for line in idle_fixes(run.outputs)]
-    matrix = sqnr_matrix(run.outputs)
     return loader.get_template("report.md.j2").render(
         marker=marker(run.plan.suite),
         symbol=_SIGNS.get(judgement.exit_code, "❌"),
-        meaning=MEANING[judgement.exit_code],
+        meaning=phrases.meaning(judgement),
         run=code(shortened(run.name)),
         suite=code(shortened(run.plan.suite)),
         base=cell(shortened(judgement.before.name)),
         counts=_counts(judgement),
         notes=_fitted([], map(_note, judgement.notes), len(judgement.notes), _MOST_NOTES, "notes: see `verdict.json`"),
         changes=_changes(run, judgement),
-        command=_command(judgement) if advise else "",
+        advice=_advice(run, judgement),
         fixes=_table(fixes, _MOST_FIXES, "`outputs.csv`"),
         idle=_fitted([], idle, len(idle), 1_000, "fixes that idle: see `outputs.csv`"),
         bounds=_table(bounds_frame(run.quantizers), _MOST_BOUNDS, "`quantizers.csv`"),
-        matrix=_table(matrix.rename_axis("").reset_index() if len(matrix) else matrix, _MOST_MATRIX, "`outputs.csv`"),
+        matrix=_table(sqnr_table(run.outputs), _MOST_MATRIX, "`outputs.csv`"),
         coverage=_coverage(coverage_frame(run.quantizers)),
         environment=_environment(run, judgement),
     )
+
+
+def render_error(suite: str, error: str) -> str:
+    """Markdown of a run that could not be judged: the same marker, so that it takes the place of an older report."""
+    return f"{marker(suite)}\n# ❌ Numerical accuracy: the run could not be judged\n\n{cell(error)}\n"
 
 
 def _counts(judgement: Judgement) -> str:
@@ -135,11 +139,9 @@ def _lines(*texts: str) -> str:
     return "<br>".join(cell(shortened(text, _MOST_CELL)) for text in texts if text)
 
 
-def _command(judgement: Judgement) -> str:
-    command = phrases.accept_command(item for item in judgement.verdicts if item.outcome is not Outcome.OK)
-    if _size(command) <= _MOST_COMMAND:
-        return code(command) if command else ""
-    return code('sqnr accept --because "..."') + ", narrowed to these rows with `-m` and `-f`"
+def _advice(run: Run, judgement: Judgement) -> str:
+    told = advice(run, judgement)
+    return "; ".join([*([code(told.command)] if told.command else []), *([cell(told.note)] if told.note else [])])
 
 
 def _coverage(frame: pd.DataFrame) -> str:

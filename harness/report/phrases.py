@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable
-
-from harness.records import NEVER_GOOD, OutputRow, Row
+from harness.errors import ExitCode
+from harness.judge import Judgement
+from harness.records import OutputRow, Row
 from harness.verdicts import Finding, Outcome, Verdict
 
 UNITS = {
@@ -32,6 +31,21 @@ SYMBOLS = {
 }
 """A sign for each outcome, so that none is told by colour alone."""
 _MOST_FIXED = 1e4
+
+_MEANING = {
+    ExitCode.OK: "every row is as accepted or waived",
+    ExitCode.REGRESSED: "numerics got worse or changed",
+    ExitCode.STALE: "nothing is worse, but the baseline is out of date",
+    ExitCode.INCOMPLETE: "some rows failed or are missing",
+    ExitCode.NOTHING_MEASURED: "nothing was measured",
+}
+
+
+def meaning(judgement: Judgement) -> str:
+    """What a judgement comes to, in a line."""
+    if not judgement.before.name and judgement.verdicts:
+        return "there is no baseline to judge by"
+    return _MEANING[judgement.exit_code]
 
 
 def number(field: str, value: float | int | str | None) -> str:
@@ -121,26 +135,3 @@ def row_value(row: Row | None) -> str:
     if row.lo is None:
         return row.status
     return f"[{number('lo', row.lo)}, {number('hi', row.hi)}]"
-
-
-def accept_command(verdicts: Iterable[Verdict], run: str = "") -> str:
-    """The command that makes what was measured the baseline; empty if nothing of it can be accepted as it is.
-
-    `run` is named where it is not the latest one.
-    """
-    settled = (Outcome.OK, Outcome.FAILED)
-    verdicts = [item for item in verdicts if item.outcome not in settled and not item.waived and not _never_good(item)]
-    if not verdicts:
-        return ""
-    models = sorted({item.case.model for item in verdicts})
-    flows = sorted({item.case.flow for item in verdicts})
-    narrow = "".join(f" -m {shlex.quote(name)}" for name in models)
-    narrow += f" -f {shlex.quote(flows[0])}" if len(flows) == 1 else ""
-    return f'sqnr accept{f" {shlex.quote(run)}" if run else ""}{narrow} --because "..."'
-
-
-def _never_good(item: Verdict) -> bool:
-    """Whether accept would refuse the row whatever is named; the only regression of a quantizer's status is one."""
-    status = next((finding.new for finding in item.findings if finding.field == "status"), None)
-    lost = item.kind == "quantizer" and item.outcome is Outcome.REGRESSED and status is not None
-    return status in NEVER_GOOD or lost

@@ -14,6 +14,9 @@ from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import OutputRow
 from harness.report import phrases
+from harness.report.advice import advice
+from harness.report.text import visible
+from harness.store import Run
 from harness.verdicts import Outcome
 
 if TYPE_CHECKING:
@@ -30,13 +33,6 @@ _COLOURS = {
     Outcome.MISSING: "yellow",
     Outcome.FAILED: "yellow",
 }
-MEANING = {
-    ExitCode.OK: "every row is as accepted or waived",
-    ExitCode.REGRESSED: "numerics got worse or changed",
-    ExitCode.STALE: "nothing is worse, but the baseline is out of date",
-    ExitCode.INCOMPLETE: "some rows failed or are missing",
-    ExitCode.NOTHING_MEASURED: "nothing was measured",
-}
 _MOST_LINES = 20
 _WORDS = ("flow", "model", "fix", "output")
 """Columns of words, the others are numbers."""
@@ -48,22 +44,34 @@ def console() -> Console:
     return made if made.is_terminal else Console(width=200)
 
 
-def print_judgement(
-    console: Console, judgement: Judgement, most: int = _MOST_LINES, *, advise: bool = True, run: str = ""
-) -> None:
-    """Worst rows first, then counts, notes and the verdict line; with `advise`, the next command too."""
+def print_judgement(console: Console, run: Run, judgement: Judgement, *, named: bool, most: int = _MOST_LINES) -> None:
+    """Worst rows first, then counts, notes and the verdict line, and what to do if all is right.
+
+    A run that was `named` by the user may not be the latest, so the advice names it too. Where there is nothing to
+    judge by, every row is new, and that is said once.
+    """
     notable = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
-    for verdict in notable[:most]:
+    shown = notable[:most] if judgement.before.name else []
+    for verdict in shown:
         sign = f"[{_COLOURS[verdict.outcome]}]{phrases.SYMBOLS[verdict.outcome]} {verdict.outcome}[/]"
-        console.print(f"{sign} {escape(phrases.verdict(verdict))}", soft_wrap=True, highlight=False)
-    if len(notable) > most:
-        console.print(f"... and {len(notable) - most} more: see verdict.json", highlight=False)
+        _print_line(console, phrases.verdict(verdict), sign)
+    if len(notable) > len(shown) and shown:
+        _print_line(console, f"... and {len(notable) - most} more: see verdict.json")
     for note in judgement.notes:
-        console.print(f"note: {escape(note)}", soft_wrap=True, highlight=False)
+        _print_line(console, f"note: {note}")
     _print_verdict_line(console, judgement)
-    command = phrases.accept_command(notable, run)
-    if advise and command:
-        console.print(f"If intended: {escape(command)}", soft_wrap=True, highlight=False)
+    told = advice(run, judgement, named=named)
+    for text in filter(None, (told.command, told.note)):
+        _print_line(console, f"If intended: {text}")
+
+
+def _print_line(console: Console, text: str, sign: str = "") -> None:
+    """One line, whatever is in it: nothing that moves a terminal, and nothing that GitHub takes for a command.
+
+    GitHub looks for `##[` anywhere in a line, and for `::` at its beginning.
+    """
+    line = _shown(text)
+    console.print(f"{sign} {line}" if sign else line, soft_wrap=True, highlight=False)
 
 
 def _print_verdict_line(console: Console, judgement: Judgement) -> None:
@@ -73,28 +81,34 @@ def _print_verdict_line(console: Console, judgement: Judgement) -> None:
     colour = {ExitCode.OK: "green", ExitCode.STALE: "cyan"}.get(code, "red")
     waived = sum(1 for verdict in judgement.verdicts if verdict.waived)
     parts += f"; {waived} of them waived" if waived else ""
-    console.print(f"[bold {colour}]{MEANING[code]}[/]: {parts or 'no rows'} (exit {int(code)})", highlight=False)
+    console.print(
+        f"[bold {colour}]{phrases.meaning(judgement)}[/]: {parts or 'no rows'} (exit {int(code)})", highlight=False
+    )
+
+
+def _shown(text: object) -> str:
+    return escape(visible(text).replace("##[", "## ["))
 
 
 def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
     """SQNR of released code, and what each fix changed: a line for each flow, a column for each model and output."""
-    from harness.report.frames import fix_frame, idle_fixes, sqnr_matrix
+    from harness.report.frames import fix_frame, idle_fixes, sqnr_table
 
-    _print_frame(console, "SQNR, dB, released code against fp32 eager", sqnr_matrix(rows).reset_index(names="flow"))
+    _print_frame(console, "SQNR, dB, released code against fp32 eager", sqnr_table(rows))
     fixes, idle = fix_frame(rows), idle_fixes(rows)
     if not fixes.empty:
         _print_frame(console, "SQNR, dB, without and with each fix", fixes)
     for line in idle:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        _print_line(console, line)
 
 
 def _print_frame(console: Console, title: str, frame: pd.DataFrame) -> None:
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(frame.columns):
         side: JustifyMethod = "left" if column in _WORDS else "right"
-        table.add_column(escape(str(column)), justify=side, no_wrap=index == 0, overflow="fold")
+        table.add_column(_shown(column), justify=side, no_wrap=index == 0, overflow="fold")
     for values in frame.itertuples(index=False):
-        table.add_row(*(escape(str(value)) for value in values))
+        table.add_row(*map(_shown, values))
     console.print(table)
 
 
@@ -104,8 +118,8 @@ def print_proposal(console: Console, proposal: Proposal, most: int = 40) -> None
         row = change.new or change.old
         if row is not None:
             old, new = phrases.row_value(change.old), phrases.row_value(change.new)
-            console.print(f"{escape(phrases.row_name(row))}: {escape(old)} -> {escape(new)}", highlight=False,
-                          soft_wrap=True)  # fmt: skip
+            _print_line(console, f"{phrases.row_name(row)}: {old} -> {new}")
     if len(proposal.changes) > most:
         console.print(f"... and {len(proposal.changes) - most} more rows", highlight=False)
-    console.print(f"{len(proposal.changes)} rows change", highlight=False)
+    count = len(proposal.changes)
+    console.print(f"{count} row changes" if count == 1 else f"{count} rows change", highlight=False)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import extra
-from harness.errors import SqnrError
+from harness.errors import SqnrError, in_a_line
 from harness.files import replace_all, write_atomically
 from harness.judge import Judgement
 from harness.records import OutputRow, QuantizerRow
 from harness.report import verdict_json
+from harness.report.text import visible
 from harness.store import Run
 from harness.workspace import Workspace
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 VERDICT = "verdict.json"
 HTML = "report.html"
 MARKDOWN = "report.md"
+JUNIT = "junit.xml"
 
 
 def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timeline | None = None) -> str:
@@ -40,7 +42,7 @@ def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timelin
             folder / VERDICT: verdict_json.render(run, judgement),
             folder / HTML: page.render(run, judgement, history),
             folder / MARKDOWN: text,
-            folder / "junit.xml": junit.render(run, judgement),
+            folder / JUNIT: junit.render(run, judgement),
             folder / "sheets" / "outputs.csv": sheets.render(run.outputs, OutputRow),
             folder / "sheets" / "quantizers.csv": sheets.render(run.quantizers, QuantizerRow),
         }
@@ -48,17 +50,52 @@ def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timelin
     return text
 
 
-def write_verdict(run: Run, judgement: Judgement, folder: Path, history: Timeline | None = None) -> str:
-    """As `write_reports`; without the extra `report` verdict.json alone. Then GitHub is told, where there is one."""
+def write_verdict(run: Run, judgement: Judgement, folder: Path, history: Timeline | None = None) -> None:
+    """verdict.json first of all, then the other reports, then GitHub is told, where there is one.
+
+    Where packages are missing or broken, verdict.json is all: that is said on standard error and changes no verdict.
+    Raises `UsageError` if the folder cannot be written.
+    """
     from harness.report import github
 
+    _write_alone(folder, verdict_json.render(run, judgement))
     text = ""
-    if not extra.absent(*extra.REPORTS):
+    try:
         text = write_reports(run, judgement, folder, history)
-    else:
-        write_atomically(folder / VERDICT, verdict_json.render(run, judgement))
-    github.announce(run, judgement, text, os.environ, lambda line: print(line, file=sys.stderr))
-    return text
+    except SqnrError as error:
+        if not extra.absent(*extra.REPORTS):
+            raise
+        _say(f"verdict.json is the only report: {_reason(error)}")
+    except Exception as error:
+        _say(f"verdict.json is the only report: {_reason(error)}")
+    github.announce(run, judgement, text, os.environ, _print)
+
+
+def write_error(run: Run, error: SqnrError) -> None:
+    """What is left of a run that cannot be judged: verdict.json and report.md say why, and older reports are gone."""
+    from harness.report import github
+
+    _write_alone(run.folder, verdict_json.render_error(run, error))
+    from harness.report import markdown
+
+    text = markdown.render_error(run.plan.suite, str(error))
+    write_atomically(run.folder / MARKDOWN, text)
+    github.announce_error(str(error), text, os.environ, _print)
+
+
+def _write_alone(folder: Path, verdict: str) -> None:
+    """Write verdict.json, and take away reports that would say something else."""
+    write_atomically(folder / VERDICT, verdict)
+    for name in (HTML, MARKDOWN, JUNIT):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _say(text: str) -> None:
+    _print(f"sqnr: {visible(text)}")
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def timeline_of(remembered: Remembered) -> Timeline:
@@ -79,10 +116,10 @@ def known_history(workspace: Workspace, file: Path | None = None) -> Timeline | 
         return None
     try:
         return timeline_of(recall(workspace, file))
-    except SqnrError as error:
+    except Exception as error:
         if file is not None:
             raise
-        print(f"sqnr: the report has no history: {error}", file=sys.stderr)
+        _say(f"the report has no history: {_reason(error)}")
         return None
 
 
@@ -92,8 +129,13 @@ def keep_in_history(workspace: Workspace, run: Run) -> None:
 
     try:
         remember(workspace, [run.folder])
-    except SqnrError as error:
-        print(f"sqnr: the run is not in the history: {error}", file=sys.stderr)
+    except Exception as error:
+        _say(f"the run is not in the history: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """A user error's own line, or type and first line of what a broken package raised."""
+    return str(error) if isinstance(error, SqnrError) else in_a_line(error)
 
 
 def draw(run: Run, folder: Path) -> list[str]:
@@ -107,8 +149,9 @@ def draw(run: Run, folder: Path) -> list[str]:
 
 
 def write_history(remembered: Remembered, file: Path) -> Path | None:
-    """The page of a history beside its file; None without the extra `report`."""
-    if extra.absent(*extra.REPORTS):
+    """The page of a history beside its file; None without the extra `report`, and that is said on standard error."""
+    if lacking := extra.absent(*extra.REPORTS):
+        _say(f"no page of the history: {', '.join(lacking)} not installed")
         return None
     from harness.report.html import page as pages
 

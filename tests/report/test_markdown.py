@@ -238,24 +238,33 @@ def test_notes_are_shown_as_text() -> None:
     assert "- torchao 0.17 -&gt; 0.18" in text
 
 
+def test_a_run_that_could_not_be_judged_keeps_the_marker_and_says_why() -> None:
+    text = markdown.render_error("gate", "baselines/a.csv:3: <cut> off")
+    assert text.startswith("<!-- sqnr-harness:gate -->\n# ❌ ")
+    assert "baselines/a.csv:3: &lt;cut&gt; off" in text
+
+
 # The command
 
 
 def test_below_the_changes_stands_the_command_that_would_accept_them() -> None:
     made = judged([output_row()], [output_row(sqnr_db=1.0)])
-    assert 'If intended: `sqnr accept -m resnet -f x86-static --because "..."`' in markdown.render(*made)
-    assert "If intended" not in markdown.render(*made, advise=False)
+    command = 'sqnr accept 20260131-120000-gate -m resnet -f x86-static --because "..."'
+    assert f"If intended: `{command}`" in markdown.render(*made)
 
 
 def test_backticks_in_a_name_do_not_end_the_command() -> None:
     text = markdown.render(*judged([], [output_row(model="a``b <b>")]))
     html = MarkdownIt("commonmark", {"html": True}).render(text.split("<details>")[0])
-    assert "<code>sqnr accept -m 'a``b &lt;b&gt;' -f x86-static --because &quot;...&quot;</code>" in html
+    assert (
+        "<code>sqnr accept 20260131-120000-gate -m 'a``b &lt;b&gt;' -f x86-static --because &quot;...&quot;</code>"
+        in html
+    )
 
 
 def test_a_command_of_many_models_is_told_in_words() -> None:
     text = markdown.render(*judged([], [output_row(model=f"model{number:03}") for number in range(200)]))
-    assert 'If intended: `sqnr accept --because "..."`, narrowed to these rows with `-m` and `-f`' in text
+    assert "If intended: sqnr accept, narrowed with -m and -f to the rows that are right" in text
 
 
 # What is folded
@@ -295,7 +304,7 @@ def test_names_of_outputs_fixes_and_quantizers_stay_inside_their_cells() -> None
 def test_the_matrix_has_a_line_for_each_flow() -> None:
     rows = [output_row(), output_row(flow="x86-dynamic", sqnr_db=31.26)]
     (matrix,) = tables(folded(markdown.render(*judged(rows, rows)), "SQNR, dB, released code"))
-    assert matrix[0] == ["", "resnet/small logits"]
+    assert matrix[0] == ["flow", "resnet/small logits"]
     assert matrix[2:] == [["x86-dynamic", "31.3"], ["x86-static", "30.0"]]
 
 

@@ -140,15 +140,3 @@ def test_a_row_is_named_by_its_case_point_and_output_or_quantizer() -> None:
     assert phrases.row_name(output_row()) == "resnet/small/trained x86-static converted logits"
     quantizer = quantizer_row(variant="+fix", point="lowered", quantizer="a")
     assert phrases.row_name(quantizer) == "resnet/small/trained x86-static +fix lowered a"
-
-
-def test_the_next_command_names_each_model_once_and_the_flow_if_there_is_one() -> None:
-    rows = [judge(None, output_row(model=model)) for model in ("vit", "resnet", "vit")]
-    assert phrases.accept_command(rows) == 'sqnr accept -m resnet -m vit -f x86-static --because "..."'
-    other = judge(None, output_row(flow="x86-dynamic"))
-    assert phrases.accept_command([*rows, other]) == 'sqnr accept -m resnet -m vit --because "..."'
-
-
-def test_every_outcome_has_a_sign_of_its_own() -> None:
-    assert set(phrases.SYMBOLS) == set(Outcome)
-    assert len(set(phrases.SYMBOLS.values())) == len(Outcome)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from rich.console import Console
 
 from harness.accept import Change, Proposal
 from harness.baseline import Baseline
-from harness.judge import Judgement
+from harness.judge import Before, Judgement
 from harness.records import OutputRow
 from harness.report.terminal import print_judgement, print_matrix, print_proposal
+from harness.report.text import visible
 from harness.store import Run
 from tests.judgements import EVERY, HOSTILE, all_failed, hostile, hostile_fixes, judged, one_of_each
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row
@@ -27,7 +29,7 @@ def printed(show: Callable[[Console], None]) -> str:
 
 
 def of_judgement(made: tuple[Run, Judgement]) -> str:
-    return printed(lambda console: print_judgement(console, made[1]))
+    return printed(lambda console: print_judgement(console, *made, named=False))
 
 
 @pytest.mark.parametrize("make", EVERY)
@@ -46,7 +48,7 @@ def test_the_worst_row_comes_first_and_ok_rows_are_only_counted() -> None:
     assert lines[7] == (
         "numerics got worse or changed: 1 ok, 1 improved, 2 regressed, 1 changed, 1 new, 1 missing, 1 failed (exit 1)"
     )
-    assert lines[8].startswith("If intended: sqnr accept -m resnet -f x86-static --because")
+    assert lines[8] == "If intended: resnet: a row failed, so mend it, or name the rows to accept with --row"
 
 
 def test_a_long_list_is_cut_and_says_how_much_is_left() -> None:
@@ -64,7 +66,22 @@ def test_nothing_to_accept_gives_no_command() -> None:
 def test_names_are_printed_and_not_taken_for_markup() -> None:
     text = of_judgement(hostile())
     for name in HOSTILE:
-        assert name in text
+        assert visible(name) in text
+
+
+def test_no_line_is_a_command_to_github_or_moves_the_terminal() -> None:
+    names = ("a\n::error::pwned", "##[error]pwned", "\x1b[31mred", "\x1b]0;title\x07")
+    rows = [output_row(output=name, model=name, sqnr_db=1.0) for name in names]
+    run, judgement = judged([], rows, notes=names)
+    text = of_judgement((run, judgement)) + printed(lambda console: print_matrix(console, run.outputs))
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert "\x1b" not in text
+
+
+def test_where_there_is_nothing_to_judge_by_the_rows_are_only_counted() -> None:
+    run, judgement = judged([], [output_row()])
+    text = of_judgement((run, replace(judgement, before=Before())))
+    assert text.splitlines()[0].startswith("there is no baseline to judge by: 1 new")
 
 
 def of_matrix(*rows: OutputRow) -> str:
@@ -93,7 +110,7 @@ def test_a_fix_that_changed_nothing_is_one_line_and_no_table() -> None:
 
 def test_names_in_the_tables_are_printed_and_not_taken_for_markup() -> None:
     text = printed(lambda console: print_matrix(console, hostile_fixes()[0].outputs))
-    for name in (name for name in HOSTILE if "\n" not in name):
+    for name in map(visible, HOSTILE):
         assert f" {name} " in text.split("with each fix")[1]
         assert f"x86-static +idle {name}: inert on resnet/small" in text
 

@@ -79,7 +79,7 @@ def bars_figure(levels: pd.DataFrame) -> Figure:
     `levels` has a line for each case: `label`, `before`, `after` and `noise_db`, all in dB. The axis ends where
     differences are rounding; longer bars are cut there, and their numbers stand beside them.
     """
-    labels = list(_labels(levels["label"]).values())
+    labels = [_stacked(label) for label in _labels(levels["label"]).values()]
     noise = [significant(value) for value in levels["noise_db"]]
     error = {"type": "data", "array": [value or 0.0 for value in noise], "thickness": 1.5, "width": 4}
     told = ["none" if value is None else f"{value:.2g} dB" for value in noise]
@@ -113,11 +113,11 @@ def bars_figure(levels: pd.DataFrame) -> Figure:
                 "type": "category",
                 "automargin": True,
                 "autorange": "reversed",
-                "tickfont": {"size": 10.5},
+                "tickfont": {"size": 10},
                 "showgrid": False,
             },
         },
-        "least_width": 560,
+        "least_width": 360,
     }
 
 
@@ -198,7 +198,7 @@ def _logarithmic(names: Sequence[str], title: str) -> Figure:
         "margin": {"l": 60, "r": 10, "t": 64, "b": 10},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
         "xaxis": {"automargin": True, "zeroline": False, **ticks},
-        "yaxis": {"type": "log", "title": {"text": title}, "tickformat": ".2~r"},
+        "yaxis": {"type": "log", "title": {"text": title}, "tickformat": ".3~r"},
     }
 
 

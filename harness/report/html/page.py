@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, astuple, dataclass, field, replace
@@ -14,6 +15,7 @@ from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import Case
 from harness.report import phrases
+from harness.report.advice import advice
 from harness.report.bounds import moved_bounds, range_frame
 from harness.report.changes import changes
 from harness.report.environments import settings
@@ -25,7 +27,6 @@ from harness.report.html.figures import Figure
 from harness.report.html.timeline import Timeline
 from harness.report.levels import level_frame
 from harness.report.order import natural, point_order, storable
-from harness.report.terminal import MEANING
 from harness.report.text import revealed, visible
 from harness.store import Run
 from harness.verdicts import Outcome
@@ -65,17 +66,18 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> s
         "verdict_sign": _SIGNS.get(judgement.exit_code, "✗"),
         "run": run,
         "judgement": judgement,
-        "meaning": MEANING[judgement.exit_code],
+        "meaning": phrases.meaning(judgement),
         "exit_code": int(judgement.exit_code),
         "tone": _TONES.get(judgement.exit_code, "bad"),
         "counts": [(phrases.SYMBOLS[one], one.value, outcomes[one]) for one in Outcome if outcomes[one]],
         "waived": sum(1 for verdict in judgement.verdicts if verdict.waived),
-        "command": phrases.accept_command(v for v in judgement.verdicts if v.outcome is not Outcome.OK),
+        "advice": advice(run, judgement),
         "changes": changes(found),
         "anchors": names,
         "failures": view.failures(run, found, names),
         "matrix": "" if matrix.empty else data.add("fix-matrix", figures.matrix_figure(matrix)),
         "legend": LEGEND,
+        "cells": _cells(matrix),
         "fixes": _table(fix_frame(_storable(run.outputs))),
         "idle": idle_fixes(run.outputs),
         "moved": _moved(run, data),
@@ -148,6 +150,13 @@ def _escaped(row: R) -> R:
 def _table(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of a frame."""
     return [str(name) for name in frame.columns], frame.astype(str).to_numpy().tolist()
+
+
+def _cells(matrix: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of the fix matrix as a table."""
+    gains = ["" if math.isnan(gain) else phrases.fixed(gain, 2, "+") for gain in matrix["gain_db"]]
+    shown = matrix[["row", "flow", "variant", "point", "text"]].assign(gain=gains)
+    return _table(shown.set_axis(["output", "flow", "variant", "point", "SQNR, dB", "gain, dB"], axis="columns"))
 
 
 def _moved(run: Run, data: _Data) -> list[tuple[str, str]]:

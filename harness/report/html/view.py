@@ -144,7 +144,7 @@ def case_order(case: Case) -> Any:
 
 
 def _case_view(case: Case, anchor: str, groups: list[Group]) -> CaseView:
-    worst = min(groups, key=lambda group: group.rank)
+    worst = min(groups, key=lambda group: (not group.notable, group.rank))
     findings = [
         f"{phrases.SYMBOLS[item.outcome]} {phrases.verdict(item).removeprefix(f'{case} ')}"
         for group in groups
@@ -196,7 +196,7 @@ def _value(row: OutputRow | None) -> str:
 def _delta(old: OutputRow | None, new: OutputRow | None) -> str:
     if old is None or new is None or old.sqnr_db is None or new.sqnr_db is None:
         return ""
-    return f"{new.sqnr_db - old.sqnr_db:+.2f}"
+    return phrases.fixed(new.sqnr_db - old.sqnr_db, 2, "+")
 
 
 def _or_nothing(field: str, value: float | None) -> str:

@@ -110,7 +110,9 @@ def test_a_page_asks_nothing_of_a_network(build: Callable[[], Found]) -> None:
 
 def test_without_its_packages_the_report_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "itables" else object())
-    with pytest.raises(UsageError, match=r"the HTML report needs itables: pip install 'sqnr-harness\[report\]'"):
+    with pytest.raises(
+        UsageError, match=r"itables not installed, for the HTML report: pip install 'sqnr-harness\[report\]'"
+    ):
         page.render(*nothing())
 
 
