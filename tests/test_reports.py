@@ -9,39 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from harness import baseline as baselines
 from harness.records import OutputRow, QuantizerRow
 from harness.table import parse
 from harness.workspace import Workspace
 from tests.program import make_workspace, sqnr
-from tests.rows import accepted, journal_entry, output_row, quantizer_row, repaired_row, run_of, workspace_at
-
-REPORTS = {"verdict.json", "report.html", "report.md", "junit.xml", "sheets/outputs.csv", "sheets/quantizers.csv"}
-STORED = {"run.json", "outputs.csv", "quantizers.csv"}
-ROWS = (output_row(sqnr_db=30.0), repaired_row(sqnr_db=40.0), quantizer_row())
+from tests.reported import REPORTS, STORED, files, reported, save, text
+from tests.rows import workspace_at
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """30 dB is accepted, `good` has them and `bad` has 24 dB."""
-    workspace = workspace_at(make_workspace(tmp_path / "work"))
-    baselines.write(workspace.platform_baselines, accepted(*ROWS, accepted=[journal_entry()]))
-    save(workspace, "good", 30.0)
-    save(workspace, "bad", 24.0)
-    return workspace
-
-
-def save(workspace: Workspace, name: str, sqnr_db: float, day: int = 31) -> None:
-    rows = (output_row(sqnr_db=sqnr_db), *ROWS[1:])
-    run_of(workspace.reports / name, *rows, started=f"2026-01-{day:02d}T12:00:00+00:00").save()
-
-
-def files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
-def text(folder: Path, name: str = "report.html") -> str:
-    return (folder / name).read_text(encoding="utf-8")
+    return reported(tmp_path / "work")
 
 
 def test_a_run_is_reported_in_its_folder_and_always_with_code_zero(workspace: Workspace) -> None:

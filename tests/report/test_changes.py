@@ -118,3 +118,11 @@ def test_a_waived_change_is_not_one_with_a_firm_one() -> None:
     )
     both = changes(groups(run, replace(judgement, verdicts=verdicts)))
     assert [(change.case.variant, change.waived) for change in both] == [("released", ""), ("+a", "until 0.19")]
+
+
+def test_cases_that_only_count_the_same_are_told_apart() -> None:
+    """Of each flow one quantizer is of another type, but not the same one."""
+    old = [quantizer_row(flow=flow, quantizer=name) for flow in ("a", "b") for name in ("query", "value")]
+    other = {("a", "query"): "int4", ("b", "value"): "int4"}
+    new = [replace(row, dtype=other.get((row.flow, row.quantizer), row.dtype)) for row in old]
+    assert [change.case.flow for change in found(old, new)] == ["a", "b"]
