@@ -1,115 +1,20 @@
-"""The markdown report: what changed and no more, in its place whatever it is called, and never too long to post."""
+"""The markdown report: what changed and no more, and what is folded away."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
 from harness.errors import ExitCode
-from harness.judge import Before, Judgement
+from harness.judge import Before
 from harness.records import Row
 from harness.report import markdown
-from harness.store import Run
-from tests.judgements import EVERY, HOSTILE, ODD, all_failed, hostile, hostile_fixes, judged, nothing, one_of_each
+from tests.judgements import HOSTILE, ODD, all_failed, hostile_fixes, judged, nothing, one_of_each
+from tests.report.markdown_text import changes, folded, tables
 from tests.rows import no_number, output_row, quantizer_row, repaired_row
 from tests.waivers import waived
-
-Made = tuple[Run, Judgement]
-LONG = "<|@#1`" * 50
-"""A name of 300 characters, each of which takes several when it is escaped."""
-TAGS = {
-    "h1", "h2", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "br", "details", "summary"
-}  # fmt: skip
-
-
-def split(line: str) -> list[str]:
-    """The cells of a line, split at the `|` that are not escaped."""
-    return [cell.strip() for cell in re.split(r"(?<!\\)(?:\\\\)*\|", line)[1:-1]]
-
-
-def tables(text: str) -> Iterator[list[list[str]]]:
-    """The cells of each table."""
-    for block in re.split(r"\n\s*\n", text):
-        lines = [line for line in block.splitlines() if line.startswith("|")]
-        if lines:
-            yield [split(line) for line in lines]
-
-
-def folded(text: str, title: str) -> str:
-    """What stands in the folded section whose title holds these words."""
-    (body,) = re.findall(r"<details><summary>[^<]*" + re.escape(title) + r"[^<]*</summary>(.*?)</details>", text, re.S)
-    return str(body)
-
-
-def changes(text: str) -> list[list[str]]:
-    """The cells of the table of changes, without its two lines of heading."""
-    above = text.split("<details>")[0]
-    return next(tables(above))[2:] if "| likely cause |" in above else []
-
-
-# Every cell stays in its place
-
-
-@pytest.mark.parametrize("make", EVERY)
-def test_every_row_of_every_table_has_as_many_cells_as_its_header(make: Callable[[], Made]) -> None:
-    found = list(tables(markdown.render(*make())))
-    assert found
-    for table in found:
-        assert len({len(cells) for cells in table}) == 1
-
-
-@pytest.mark.parametrize("make", EVERY)
-def test_names_make_no_tags_links_or_emphasis(make: Callable[[], Made]) -> None:
-    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown.render(*make()))
-    assert set(re.findall(r"<([a-z][\w-]*)", html)) <= TAGS
-
-
-@pytest.mark.parametrize("text", [*HOSTILE, LONG, "a\\|b", "trailing\\", "$x$", "~~gone~~"])
-def test_a_cell_is_one_line_and_shows_the_text(text: str) -> None:
-    cell = markdown.cell(text)
-    assert len(split(f"| {cell} | next |")) == 2
-    html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(f"| {cell} | b |\n|---|---|\n")
-    shown = re.findall("<th>(.*?)</th>", html)[0].replace("\u200b", "").replace("&quot;", '"')
-    plain = text.replace("\n", " ").replace("\u202e", "\\u202e")
-    assert shown == plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-@pytest.mark.parametrize("text", ["@everyone", "a@b.example", "#123", "o/r#7", "GH-5", "http://x", "www.x.example"])
-def test_a_name_pings_nobody_and_refers_to_nothing(text: str) -> None:
-    cell = markdown.cell(text)
-    assert not re.search(r"@\w|#\d|GH-\d|://|www\.", cell.replace("&#8203;", "\u200b"))
-
-
-def test_the_hundredth_occurrence_of_an_operator_is_no_picture() -> None:
-    assert ":100:" not in markdown.cell("conv:conv2d:100:input")
-    assert markdown.cell("conv:conv2d:99:input") == "conv:conv2d:99:input"
-
-
-def test_characters_that_are_not_seen_stand_as_escapes_and_half_a_pair_can_be_written() -> None:
-    text = markdown.render(*judged([output_row()], [no_number("failed:lower", error="a\u202eb\ud800\x1b")]))
-    assert r"a\\u202eb\\ud800\\x1b" in text
-    assert not {"\u202e", "\x1b"} & set(text.encode("utf-8").decode("utf-8"))
-
-
-@pytest.mark.parametrize("text", ["# a", "- a", "+ a", "1. a", "12) a", "=== a", "> a"])
-def test_a_note_begins_no_heading_and_no_list_of_its_own(text: str) -> None:
-    run, judgement = nothing()
-    html = MarkdownIt("commonmark").render(
-        markdown.render(run, replace(judgement, notes=(text,))).split("<details>")[0]
-    )
-    assert f"<li>{text.replace('>', '&gt;')}</li>" in html
-
-
-def test_a_name_that_looks_like_a_number_is_not_rounded() -> None:
-    text = markdown.render(*judged([], [output_row(output="1e3")]))
-    assert "1e3 30.00 dB, new" in text
-
 
 # The first line
 
@@ -332,84 +237,3 @@ def test_the_environment_marks_what_differs_from_that_of_the_baseline() -> None:
         ["", r"OMP\_NUM\_THREADS", "1", "1"],
         ["≠", "nncf", "not installed", "3.4"],
     ]
-
-
-# Its size
-
-
-@cache
-def many_groups() -> Made:
-    """10,000 groups of one changed output each, every name 300 characters long."""
-    cases = [{"flow": LONG, "model": f"{number:05}{LONG}", "output": LONG} for number in range(10_000)]
-    return judged([output_row(**case) for case in cases], [output_row(**case, sqnr_db=1.0) for case in cases])
-
-
-@cache
-def many_rows() -> Made:
-    """One group of 10,000 changed outputs and as many moved quantizers."""
-    names = [f"{number:05}{LONG}" for number in range(10_000)]
-    old = [*(output_row(output=name) for name in names), *(quantizer_row(quantizer=name) for name in names)]
-    new = [output_row(output=name, sqnr_db=1.0) for name in names]
-    return judged(old, [*new, *(quantizer_row(quantizer=name, hi=9.0) for name in names)])
-
-
-@cache
-def many_fixes() -> Made:
-    """4,000 variants: half of them idle, half move a bound and leave a weight in float."""
-    rows: list[Any] = [output_row(), quantizer_row()]
-    for number in range(2_000):
-        variant = f"+{number:05}{LONG}"
-        rows += [repaired_row(variant=variant), quantizer_row(variant=variant, hi=9.0)]
-        rows += [repaired_row(variant=f"{variant}+idle", fix_state="inert")]
-        rows += [quantizer_row(variant=variant, role="weight", status="unquantized", quantizer=f"{number}{LONG}")]
-    return judged(rows, rows)
-
-
-@pytest.mark.parametrize("make", [*EVERY, many_groups, many_rows, many_fixes])
-def test_it_fits_into_a_comment_whatever_was_measured(make: Callable[[], Made]) -> None:
-    run, judgement = make()
-    stack = {f"{number}{LONG}": LONG for number in range(1_000)}
-    run = replace(run, environment={"stack": stack}, folder=run.folder / ("x" * 250))
-    text = markdown.render(run, replace(judgement, notes=(LONG,) * 1_000))
-    assert len(text.encode("utf-8")) < markdown.MOST_BYTES == 60_000
-    assert re.search(r"\d+ more notes: see `verdict.json`", text)
-    assert re.search(r"\d+ more facts: see `run.json`", folded(text, "Environment"))
-
-
-def test_a_list_that_is_cut_says_how_many_more_there_are_and_where() -> None:
-    text = markdown.render(*many_groups())
-    shown = len(changes(text))
-    assert shown >= 3
-    assert f"{10_000 - shown} more row groups: see `verdict.json` in the run's folder." in text
-    matrix = folded(text, "SQNR, dB, released code")
-    (table,) = tables(matrix)
-    assert f"{10_000 - (len(table) - 2)} more lines: see `outputs.csv` in the run's folder." in matrix
-
-
-@pytest.mark.parametrize(
-    ("title", "where"),
-    [
-        ("What each fix is worth", "outputs"),
-        ("Range bounds that a fix moved", "quantizers"),
-        ("Coverage", "quantizers"),
-    ],
-)
-def test_each_folded_list_is_cut_rather_than_dropped(title: str, where: str) -> None:
-    shown = folded(markdown.render(*many_fixes()), title)
-    (table,) = tables(shown)
-    (more,) = re.findall(rf"(\d+) more lines: see `{where}.csv` in the run's folder", shown)
-    assert len(table) - 2 + int(more) == 2_000
-    assert len(table) > 3
-
-
-def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
-    text = markdown.render(*judged([], [output_row(output=f"first{'x' * 300}last")]))
-    (told,) = re.findall(r"first(x+)…(x+)last 30\.00 dB, new", text)
-    assert len("first" + told[0] + "…" + told[1] + "last") == 96
-
-
-def test_hostile_names_are_shown_where_they_belong() -> None:
-    ((_, _, _, told, bounds, cause),) = changes(markdown.render(*hostile()))
-    assert r"&lt;script&gt;\| 30.00 → 1.00 dB (-29.00)" in told.split("<br>")
-    assert bounds == f"{len(HOSTILE)} changed"
-    assert cause == rf"\*bold\* and {len(HOSTILE) - 1} more: not quantized"
