@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -54,6 +55,19 @@ def measuring(verb: F) -> F:
     return verb
 
 
+class _NamedPath(click.ParamType):  # type: ignore[type-arg]  # generic for the type checker alone
+    """A path; an empty one, such as an unset variable gives, would be the current folder."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path."""
+        if not str(value):
+            self.fail("an empty name", param, ctx)
+        return Path(value)
+
+
+PATH = _NamedPath()
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 run_argument = click.argument("run", required=False, metavar="[RUN]")
 

@@ -134,9 +134,16 @@ def accept(run: str | None, because: str, dry_run: bool, noise_runs: int, **opti
 
 @cli.command()
 @arguments.run_argument
-@click.option("-o", "--output", type=Path, metavar="DIR", help="Folder to write into; default: the run's.")
-@click.option("--figures", type=Path, metavar="DIR", help="Also draw fixes and range bounds into DIR, as SVG and PNG.")
-@click.option("--history", type=Path, metavar="FILE", help="History to show; default: the one among the reports.")
+@click.option("-o", "--output", type=arguments.PATH, metavar="DIR", help="Folder to write into; default: the run's.")
+@click.option(
+    "--figures",
+    type=arguments.PATH,
+    metavar="DIR",
+    help="Also draw fixes and range bounds into DIR, as SVG and PNG.",
+)
+@click.option(
+    "--history", type=arguments.PATH, metavar="FILE", help="History to show; default: the one among the reports."
+)
 def report(run: str | None, output: Path | None, figures: Path | None, history: Path | None) -> None:
     """Write a stored run's reports: HTML, markdown, JUnit, JSON, CSV.
 
@@ -160,8 +167,13 @@ def report(run: str | None, output: Path | None, figures: Path | None, history: 
 
 
 @cli.command()
-@click.argument("sources", nargs=-1, type=Path, metavar="[FOLDER|ZIP]...")
-@click.option("--into", type=Path, metavar="FILE", help="Table to keep them in; default: reports/history.parquet.")
+@click.argument("sources", nargs=-1, type=arguments.PATH, metavar="[FOLDER|ZIP]...")
+@click.option(
+    "--into",
+    type=arguments.PATH,
+    metavar="FILE",
+    help="Table to keep them in; default: reports/history.parquet.",
+)
 @arguments.as_json
 def history(sources: tuple[Path, ...], into: Path | None, as_json: bool) -> None:
     """Collect stored runs, and show where SQNR moved over time.
@@ -207,7 +219,9 @@ def fixes(as_json: bool) -> None:
 @cli.command()
 @click.argument("base")
 @click.argument("head")
-@click.option("-o", "--output", type=Path, metavar="DIR", help="Folder for the reports; default: one in HEAD's.")
+@click.option(
+    "-o", "--output", type=arguments.PATH, metavar="DIR", help="Folder for the reports; default: one in HEAD's."
+)
 @arguments.as_json
 def compare(base: str, head: str, output: Path | None, as_json: bool) -> None:
     """Judge run HEAD by run BASE; needs no baseline.

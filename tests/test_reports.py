@@ -114,6 +114,12 @@ def test_a_history_is_a_table_and_a_page_and_then_part_of_every_report(workspace
     assert "4 runs from 2026-01-28 to 2026-01-31" in text(tmp_path / "after")
 
 
+def test_a_history_of_nothing_leaves_nothing(tmp_path: Path) -> None:
+    found = sqnr(tmp_path, "history")
+    assert (found.returncode, found.stdout.startswith("no finished run found")) == (0, True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_history_that_is_asked_for_by_name_must_be_one(workspace: Workspace, tmp_path: Path) -> None:
     kept = tmp_path / "kept.parquet"
     assert sqnr(workspace.start, "history", str(workspace.reports / "good"), "--into", str(kept)).returncode == 0
@@ -177,6 +183,7 @@ def test_one_report_that_cannot_be_replaced_leaves_all_as_they_were(workspace: W
         (("compare", "good"), "Missing argument 'HEAD'"),
         (("report", "good", "--history", "nowhere.parquet"), "nowhere.parquet: no history there"),
         (("history", "nowhere"), "nowhere: no such folder or archive"),
+        (("report", "good", "-o", ""), "Invalid value for '-o' / '--output': an empty name"),
     ],
 )
 def test_a_wrong_word_is_one_clear_line(workspace: Workspace, args: tuple[str, ...], message: str) -> None:

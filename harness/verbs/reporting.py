@@ -149,7 +149,12 @@ def draw(run: Run, folder: Path) -> list[str]:
 
 
 def write_history(remembered: Remembered, file: Path) -> Path | None:
-    """The page of a history beside its file; None without the extra `report`, and that is said on standard error."""
+    """The page of a history beside its file; None where there is no history yet.
+
+    So it is without the extra `report`, and that is said on standard error.
+    """
+    if not file.exists():
+        return None
     if lacking := extra.absent(*extra.REPORTS):
         _say(f"no page of the history: {', '.join(lacking)} not installed")
         return None
