@@ -60,7 +60,7 @@ def read(folder: Path) -> Baseline:
         known = sorted(path.name for path in folder.parent.glob("*") if any(path.glob("*.csv")))
         raise NoBaselineError(
             f"{folder}: no baselines for this platform (there are some for: {', '.join(known) or 'none'}); "
-            'start with: sqnr accept --because "first baselines for this platform"'
+            'those of a run become the first by: sqnr accept --because "..."'
         )
     baseline = Baseline(accepted=_read_sidecar(folder / SIDECAR))
     for path in sorted(folder.glob("*.csv")):

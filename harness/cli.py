@@ -15,6 +15,7 @@ import click
 
 from harness import __version__, arguments
 from harness.errors import ExitCode, SqnrError
+from harness.report.text import spoken
 
 if TYPE_CHECKING:
     from harness.judge import Judgement
@@ -60,7 +61,7 @@ def run(**options: Any) -> None:
 
     measured = _measure(find_workspace(), options)
     print_matrix(console(), measured.outputs)
-    click.echo(f"measured in {measured.seconds:.0f} s: {measured.folder}")
+    click.echo(spoken(f"measured in {measured.seconds:.0f} s: {measured.folder}"))
 
 
 @cli.command()
@@ -149,21 +150,10 @@ def report(run: str | None, output: Path | None, figures: Path | None, history: 
 
     RUN is a folder in reports/, by default the latest. Prints its tables too.
     """
-    from harness.judge import judge_or_none
-    from harness.report.terminal import console, print_judgement, print_matrix
-    from harness.store import find_run
-    from harness.verbs import reporting
+    from harness.verbs.reporting import report_run
     from harness.workspace import find_workspace
 
-    workspace = find_workspace()
-    stored = find_run(workspace.reports, run)
-    judgement = judge_or_none(workspace, stored)
-    print_matrix(console(), stored.outputs)
-    print_judgement(console(), stored, judgement, named=run is not None)
-    folder = output or stored.folder
-    reporting.write_reports(stored, judgement, folder, reporting.known_history(workspace, history))
-    for line in (*(reporting.draw(stored, figures) if figures else ()), f"report: {folder / reporting.HTML}"):
-        click.echo(line)
+    report_run(find_workspace(), run, output, figures, history)
 
 
 @cli.command()
@@ -195,7 +185,7 @@ def history(sources: tuple[Path, ...], into: Path | None, as_json: bool) -> None
         return
     remembering.print_history(console(), remembered, file)
     if page:
-        click.echo(f"report: {page}")
+        click.echo(spoken(f"report: {page}"))
 
 
 @cli.command()
@@ -257,7 +247,7 @@ def train(models: tuple[str, ...], jobs: int) -> None:
     from harness.workspace import find_workspace
 
     for line in train_models(find_workspace(), models, jobs):
-        click.echo(line)
+        click.echo(spoken(line))
 
 
 def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
@@ -272,6 +262,13 @@ def _exit(judgement: Judgement) -> None:
     sys.exit(int(judgement.exit_code))
 
 
+def _say_usage(error: click.ClickException) -> None:
+    """As click does, but for names that would speak to the terminal or to GitHub."""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+    click.echo(f"Error: {spoken(error.format_message())}", err=True)
+
+
 def main() -> None:
     """Entry point: user errors become one line and their exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -283,10 +280,10 @@ def main() -> None:
     try:
         cli(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _say_usage(error)
         sys.exit(ExitCode.USAGE)
     except SqnrError as error:
-        click.echo(f"sqnr: {error}", err=True)
+        click.echo(f"sqnr: {spoken(error)}", err=True)
         sys.exit(int(error.exit_code))
     except (KeyboardInterrupt, click.exceptions.Abort):
         click.echo("sqnr: interrupted", err=True)
@@ -295,5 +292,5 @@ def main() -> None:
         if os.environ.get("SQNR_DEBUG"):
             traceback.print_exc()
         hint = "SQNR_DEBUG=1 shows where"
-        click.echo(f"sqnr: internal error: {type(error).__name__}: {error} ({hint})", err=True)
+        click.echo(f"sqnr: internal error: {type(error).__name__}: {spoken(error)} ({hint})", err=True)
         sys.exit(ExitCode.INTERNAL)

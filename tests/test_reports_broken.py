@@ -82,3 +82,20 @@ def test_an_encoding_that_lacks_a_sign_loses_no_verdict(workspace: Workspace, en
     assert found.returncode == 1, found.stderr
     assert "regressed resnet/small/trained x86-static converted logits: SQNR 24.00 dB" in found.stdout
     assert "report.html" in files(workspace.reports / "bad")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check", "x\n::error::pwned ##[error]pwned\x1b[31m"),
+        ("accept", "good", "--because", "x", "--dry-run", "--row", "x\n::error::pwned ##[error]pwned\x1b[31m"),
+        ("history", "x\n::error::pwned ##[error]pwned\x1b[31m"),
+        ("report", "good", "--x\n::error::pwned ##[error]pwned\x1b[31m"),
+    ],
+)
+def test_no_argument_speaks_to_github_or_the_terminal(workspace: Workspace, args: tuple[str, ...]) -> None:
+    found = sqnr(workspace.start, *args)
+    lines = (found.stdout + found.stderr).splitlines()
+    assert found.returncode == 2, found.stderr
+    assert any("pwned" in line for line in lines)
+    assert not [line for line in lines if line.startswith("::") or "##[" in line or "\x1b" in line]

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from harness.judge import Judgement
 from harness.records import NEVER_GOOD
-from harness.store import Run
+from harness.report.text import spoken
+from harness.store import COMPLETE, Run
 from harness.verdicts import Outcome, Verdict
 
 _MOST_SIGNS = 600
-"""A longer command would name more models than anybody wants to read."""
+"""A longer command would name more models than anybody wants to read; nor is one told whose names cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,12 @@ class Advice:
 
     command: str = ""
     note: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """Both as sentences."""
+        rest = "If the rest is intended" if self.command else "If intended"
+        return [f"{start}: {text}" for start, text in (("If intended", self.command), (rest, self.note)) if text]
 
 
 def advice(run: Run, judgement: Judgement, *, named: bool = True) -> Advice:
@@ -30,7 +37,7 @@ def advice(run: Run, judgement: Judgement, *, named: bool = True) -> Advice:
     """
     bad = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK and not verdict.waived]
     refused = {verdict.case.model for verdict in bad if _is_refused(verdict)}
-    asked = [verdict for verdict in bad if not _is_refused(verdict)]
+    asked = [verdict for verdict in bad if not _is_refused(verdict) and not _is_unreached(verdict, run)]
     if not judgement.acceptable or not asked:
         return Advice()
     note = f"{', '.join(sorted(refused))}: a row failed, so mend it, or name the rows to accept with --row"
@@ -41,9 +48,14 @@ def advice(run: Run, judgement: Judgement, *, named: bool = True) -> Advice:
     words = ["sqnr", "accept", *([run.name] if named else []), *(word for name in models for word in ("-m", name))]
     words += ["-f", flows[0]] if len(flows) == 1 else []
     command = f'{shlex.join(words)} --because "..."'
-    if len(command) > _MOST_SIGNS:
+    if len(command) > _MOST_SIGNS or spoken(command) != command:
         return Advice(note="sqnr accept, narrowed with -m and -f to the rows that are right")
     return Advice(command, note if refused else "")
+
+
+def _is_unreached(verdict: Verdict, run: Run) -> bool:
+    """Whether a row is missing because the run was cut off: accepting would not remove it."""
+    return verdict.outcome is Outcome.MISSING and run.status != COMPLETE
 
 
 def _is_refused(verdict: Verdict) -> bool:

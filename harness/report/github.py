@@ -14,7 +14,7 @@ from harness.report import phrases
 from harness.report.changes import Change, changes
 from harness.report.deltas import shortened
 from harness.report.groups import groups
-from harness.report.text import visible
+from harness.report.text import spoken, visible
 from harness.store import Run
 from harness.verdicts import WORST_FIRST, Outcome
 
@@ -53,7 +53,7 @@ def _announce(
     if summary and markdown:
         problem = _append(Path(summary), markdown)
         if problem:
-            write(f"note: the job summary was not written: {visible(problem)}")
+            write(f"note: the job summary was not written: {spoken(problem)}")
     if environ.get("GITHUB_ACTIONS") == "true":
         for line in lines():
             write(line)

@@ -141,7 +141,8 @@ def _lines(*texts: str) -> str:
 
 def _advice(run: Run, judgement: Judgement) -> str:
     told = advice(run, judgement)
-    return "; ".join([*([code(told.command)] if told.command else []), *([cell(told.note)] if told.note else [])])
+    note = [cell(told.lines[-1])] if told.note else []
+    return "\n\n".join([f"If intended: {code(told.command)}", *note] if told.command else note)
 
 
 def _coverage(frame: pd.DataFrame) -> str:

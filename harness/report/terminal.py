@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, JustifyMethod
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.judge import Judgement
 from harness.records import OutputRow
 from harness.report import phrases
 from harness.report.advice import advice
-from harness.report.text import visible
+from harness.report.text import spoken
 from harness.store import Run
 from harness.verdicts import Outcome
 
@@ -51,27 +51,24 @@ def print_judgement(console: Console, run: Run, judgement: Judgement, *, named: 
     judge by, every row is new, and that is said once.
     """
     notable = [verdict for verdict in judgement.verdicts if verdict.outcome is not Outcome.OK]
-    shown = notable[:most] if judgement.before.name else []
-    for verdict in shown:
-        sign = f"[{_COLOURS[verdict.outcome]}]{phrases.SYMBOLS[verdict.outcome]} {verdict.outcome}[/]"
-        _print_line(console, phrases.verdict(verdict), sign)
-    if len(notable) > len(shown) and shown:
-        _print_line(console, f"... and {len(notable) - most} more: see verdict.json")
+    listed = notable[:most] if judgement.before.name else []
+    for verdict in listed:
+        print_line(console, phrases.verdict(verdict), verdict.outcome)
+    if len(notable) > len(listed) and listed:
+        print_line(console, f"... and {len(notable) - most} more: see verdict.json")
     for note in judgement.notes:
-        _print_line(console, f"note: {note}")
+        print_line(console, f"note: {note}")
     _print_verdict_line(console, judgement)
-    told = advice(run, judgement, named=named)
-    for text in filter(None, (told.command, told.note)):
-        _print_line(console, f"If intended: {text}")
+    for line in advice(run, judgement, named=named).lines:
+        print_line(console, line)
 
 
-def _print_line(console: Console, text: str, sign: str = "") -> None:
-    """One line, whatever is in it: nothing that moves a terminal, and nothing that GitHub takes for a command.
-
-    GitHub looks for `##[` anywhere in a line, and for `::` at its beginning.
-    """
-    line = _shown(text)
-    console.print(f"{sign} {line}" if sign else line, soft_wrap=True, highlight=False)
+def print_line(console: Console, text: str, outcome: Outcome | None = None) -> None:
+    """One line, whatever is in it: nothing that moves a terminal, and nothing that GitHub takes for a command."""
+    line = Text(spoken(text))
+    if outcome is not None:
+        line = Text.assemble((f"{phrases.SYMBOLS[outcome]} {outcome}", _COLOURS[outcome]), " ", line)
+    console.print(line, soft_wrap=True, highlight=False)
 
 
 def _print_verdict_line(console: Console, judgement: Judgement) -> None:
@@ -86,8 +83,9 @@ def _print_verdict_line(console: Console, judgement: Judgement) -> None:
     )
 
 
-def _shown(text: object) -> str:
-    return escape(visible(text).replace("##[", "## ["))
+def shown(text: object) -> Text:
+    """A name in a table: as it is, not as markup."""
+    return Text(spoken(text))
 
 
 def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
@@ -99,16 +97,16 @@ def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
     if not fixes.empty:
         _print_frame(console, "SQNR, dB, without and with each fix", fixes)
     for line in idle:
-        _print_line(console, line)
+        print_line(console, line)
 
 
 def _print_frame(console: Console, title: str, frame: pd.DataFrame) -> None:
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(frame.columns):
         side: JustifyMethod = "left" if column in _WORDS else "right"
-        table.add_column(_shown(column), justify=side, no_wrap=index == 0, overflow="fold")
+        table.add_column(shown(column), justify=side, no_wrap=index == 0, overflow="fold")
     for values in frame.itertuples(index=False):
-        table.add_row(*map(_shown, values))
+        table.add_row(*map(shown, values))
     console.print(table)
 
 
@@ -118,7 +116,7 @@ def print_proposal(console: Console, proposal: Proposal, most: int = 40) -> None
         row = change.new or change.old
         if row is not None:
             old, new = phrases.row_value(change.old), phrases.row_value(change.new)
-            _print_line(console, f"{phrases.row_name(row)}: {old} -> {new}")
+            print_line(console, f"{phrases.row_name(row)}: {old} -> {new}")
     if len(proposal.changes) > most:
         console.print(f"... and {len(proposal.changes) - most} more rows", highlight=False)
     count = len(proposal.changes)

@@ -14,6 +14,14 @@ def visible(text: object) -> str:
     return revealed(" ".join(str(text).split()))
 
 
+def spoken(text: object) -> str:
+    """`visible` text for standard output and standard error, which GitHub reads too.
+
+    It takes `##[` anywhere in a line for a command, and `::` at the beginning of one: a line of ours begins otherwise.
+    """
+    return visible(text).replace("##[", "## [")
+
+
 def revealed(line: str) -> str:
     """A line as it is, but for characters that are not seen."""
     if line.isascii() and line.isprintable():

@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.errors import SqnrError
 from harness.judge import Judgement, judge_or_none
 from harness.report import verdict_json
-from harness.report.terminal import console, print_judgement
+from harness.report.terminal import console, print_judgement, print_line
 from harness.store import Run
 from harness.verbs.reporting import known_history, write_error, write_verdict
 from harness.workspace import Workspace
@@ -34,11 +34,12 @@ def judge_and_report(workspace: Workspace, run: Run, *, as_json: bool, named: bo
 def say(run: Run, judgement: Judgement, *, as_json: bool, named: bool) -> None:
     """Print a judgement for people, or verdict.json for programs: before anything is written, it cannot be lost."""
     if as_json:
-        print(verdict_json.render(run, judgement), end="")
+        # GitHub looks for `##[` in every line; JSON has another spelling for it.
+        print(verdict_json.render(run, judgement).replace("##[", "##\\u005b"), end="")
     else:
         print_judgement(console(), run, judgement, named=named)
 
 
 def show_folder(folder: Path) -> None:
     """Where the reports are."""
-    console().print(f"reports: {folder}", markup=False, highlight=False, soft_wrap=True)
+    print_line(console(), f"reports: {folder}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from harness import baseline as baselines
@@ -18,7 +17,7 @@ from harness import history
 from harness.errors import NoBaselineError, TableError, UsageError
 from harness.history_sources import collect
 from harness.records import OutputRow, Status
-from harness.report.text import visible
+from harness.report.terminal import print_line, shown
 from harness.steps import Allowance, Step, find_steps
 from harness.workspace import Workspace
 
@@ -112,7 +111,7 @@ def print_history(console: Console, remembered: Remembered, file: Path, most: in
 
     frame, steps, notes, new = remembered
     for note in notes[:most]:
-        console.print(f"note: {escape(visible(note))}", soft_wrap=True, highlight=False)
+        print_line(console, f"note: {note}")
     if len(notes) > most:
         console.print(f"... and {len(notes) - most} more notes", highlight=False)
     if steps:
@@ -124,19 +123,19 @@ def print_history(console: Console, remembered: Remembered, file: Path, most: in
         text = f"{_count(runs, 'run')} ({new} new), {first:%Y-%m-%d} to {last:%Y-%m-%d}, {_count(len(steps), 'step')}"
     else:
         text = "no finished run found, start with `sqnr run`"
-    console.print(f"{text}: {escape(visible(file))}", soft_wrap=True, highlight=False)
+    print_line(console, f"{text}: {file}")
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _print_steps(console: Console, shown: pd.DataFrame) -> None:
+def _print_steps(console: Console, lines: pd.DataFrame) -> None:
     table = Table(title="Steps in SQNR, worst first", title_justify="left")
-    for column in shown.columns:
+    for column in lines.columns:
         table.add_column(column, justify="right" if column == "change" else "left", overflow="fold")
-    for line in shown.itertuples(index=False):
-        table.add_row(*(escape(cell) for cell in line))
+    for line in lines.itertuples(index=False):
+        table.add_row(*map(shown, line))
     console.print(table)
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from harness import extra
 from harness.errors import SqnrError, in_a_line
 from harness.files import replace_all, write_atomically
-from harness.judge import Judgement
+from harness.judge import Judgement, judge_or_none
 from harness.records import OutputRow, QuantizerRow
 from harness.report import verdict_json
-from harness.report.text import visible
-from harness.store import Run
+from harness.report.terminal import console, print_judgement, print_line, print_matrix
+from harness.report.text import spoken
+from harness.store import Run, find_run
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timelin
         }
     )
     return text
+
+
+def report_run(
+    workspace: Workspace, name: str | None, output: Path | None, figures: Path | None, history: Path | None
+) -> None:
+    """Print a stored run's tables and its judgement, and write its reports, and its pictures into `figures`."""
+    run = find_run(workspace.reports, name)
+    judgement = judge_or_none(workspace, run)
+    out = console()
+    print_matrix(out, run.outputs)
+    print_judgement(out, run, judgement, named=name is not None)
+    folder = output or run.folder
+    write_reports(run, judgement, folder, known_history(workspace, history))
+    for line in (*(draw(run, figures) if figures else ()), f"report: {folder / HTML}"):
+        print_line(out, line)
 
 
 def write_verdict(run: Run, judgement: Judgement, folder: Path, history: Timeline | None = None) -> None:
@@ -91,7 +107,7 @@ def _write_alone(folder: Path, verdict: str) -> None:
 
 
 def _say(text: str) -> None:
-    _print(f"sqnr: {visible(text)}")
+    _print(f"sqnr: {spoken(text)}")
 
 
 def _print(line: str) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from harness.report.advice import Advice, advice
+from harness.store import INTERRUPTED
 from tests.judgements import judged
 from tests.rows import no_number, output_row
 
@@ -53,3 +56,21 @@ def test_where_everything_failed_there_is_nothing_to_accept() -> None:
 def test_a_command_of_many_models_is_told_in_words() -> None:
     told = advice(*judged([], [output_row(model=f"model{number:03}") for number in range(200)]))
     assert told == Advice(note="sqnr accept, narrowed with -m and -f to the rows that are right")
+
+
+def test_rows_that_a_cut_off_run_did_not_reach_are_not_to_be_accepted() -> None:
+    run, judgement = judged([output_row(), output_row(output="boxes")], [output_row()])
+    assert advice(run, judgement).command == f'sqnr accept {RUN} -m resnet -f x86-static --because "..."'
+    run.status = INTERRUPTED
+    assert advice(run, judgement) == Advice()
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "two  blanks", "\u202eright", "##[error]"])
+def test_a_name_that_cannot_be_told_as_it_is_stands_in_no_command(name: str) -> None:
+    assert advice(*judged([], [output_row(model=name)])).command == ""
+
+
+def test_as_sentences_the_note_is_about_the_rest_where_there_is_a_command() -> None:
+    assert Advice("sqnr accept", "more").lines == ["If intended: sqnr accept", "If the rest is intended: more"]
+    assert Advice(note="more").lines == ["If intended: more"]
+    assert Advice().lines == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.records import Case
-from harness.report.text import plain, revealed, visible
+from harness.report.text import plain, revealed, spoken, visible
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,7 @@ def test_nothing_hidden_is_left_and_what_is_shown_stays(text: str) -> None:
 @given(st.text())
 def test_plain_text_holds_no_tag(text: str) -> None:
     assert not set("<>") & set(plain(text))
+
+
+def test_what_is_spoken_is_no_command_to_github() -> None:
+    assert spoken("a\n::error::b ##[error]c") == "a ::error::b ## [error]c"
