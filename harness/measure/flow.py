@@ -1,0 +1,75 @@
+"""What a graph says before it runs: which nodes are constants, codes, or write into their inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from harness.measure.qdq import bind, is_dequantize, is_qparams, is_quantize
+
+
+class Flows:
+    """Static facts about one graph's nodes.
+
+    `constants` depend on parameters and buffers alone, and nothing writes into them. `codes` hold the integers of a
+    quantizer, also after ops that move or pick them.
+    """
+
+    def __init__(self, graph: GraphModule) -> None:
+        self.graph = graph
+        self.constants: set[Node] = set()
+        self.codes: set[Node] = set()
+        written = {node for call in graph.graph.nodes for node in written_inputs(call)}
+        for node in graph.graph.nodes:
+            inputs = node.all_input_nodes
+            if node.op == "get_attr" or (node.op == "call_function" and self._is_fixed(node, inputs)):
+                if node not in written:
+                    self.constants.add(node)
+            elif is_quantize(node) or (
+                not is_dequantize(node) and not is_qparams(node) and any(source in self.codes for source in inputs)
+            ):
+                self.codes.add(node)
+
+    def _is_fixed(self, node: Node, inputs: list[Node]) -> bool:
+        tags = getattr(node.target, "tags", ())
+        random = torch.Tag.nondeterministic_seeded in tags
+        return not random and not written_inputs(node) and all(source in self.constants for source in inputs)
+
+    def value(self, node: Node) -> Node:
+        """The node that gives a layer's value: the dequantize op behind it, if every reader reads it through one.
+
+        Readers with quantizers of their own each read another value; the layer's is then what it computed.
+        """
+        readers = list(node.users)
+        if node not in self.codes:
+            if not readers or not all(is_quantize(user) for user in readers) or not _alike(readers):
+                return node
+            readers = list(readers[0].users)
+        restored = [user for user in readers if is_dequantize(user)]
+        return restored[0] if restored and len(restored) == len(readers) and _alike(restored) else node
+
+
+def _alike(calls: list[Node]) -> bool:
+    """Whether quantize or dequantize ops have the same qparams."""
+    first = list(calls[0].args[1:]), dict(calls[0].kwargs)
+    return all((list(call.args[1:]), dict(call.kwargs)) == first for call in calls)
+
+
+def schema_of(node: Node) -> Any:
+    """The ATen schema of a call, also behind the edge dialect's wrapper; None for a plain function."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        target = getattr(target, "_op", None)
+    return target._schema if isinstance(target, torch._ops.OpOverload) else None
+
+
+def written_inputs(node: Node) -> list[Node]:
+    """The inputs that a call writes into."""
+    schema = schema_of(node) if node.op == "call_function" else None
+    if schema is None or not any(argument.is_write for argument in schema.arguments):
+        return []
+    bound = bind(node)
+    values = [bound.get(argument.name) for argument in schema.arguments if argument.is_write]
+    return [value for value in values if isinstance(value, Node)]
