@@ -83,7 +83,8 @@ class LayerSums:
             return None
         signal, noise = self._sums
         level = torch.where(signal > 0, signal / noise, math.inf).argmin()  # exact channels divide by 0: infinity
-        return min(total, db(float(signal[level]), float(noise[level])) or total)
+        worst = db(float(signal[level]), float(noise[level]))
+        return total if worst is None else min(total, worst)
 
     def _totals(self) -> tuple[float, float]:
         assert self._sums is not None
@@ -103,16 +104,20 @@ def _by_channel(reference: Tensor, actual: Tensor, axis: int | None) -> Tensor:
 
 def _sums_of_rows(reference: Tensor, actual: Tensor) -> Tensor:
     """(2, rows) of tensors (rows, elements)."""
-    sums = torch.zeros((2, len(reference)), dtype=torch.float64)
-    wide = reference.shape[1]
+    rows, wide = reference.shape
+    if wide > _BLOCK:
+        pieces = zip(reference.split(_BLOCK, 1), actual.split(_BLOCK, 1), strict=True)
+        return torch.stack([_sums_of_rows(*pair) for pair in pieces]).sum(0)
+    norms = torch.empty((2, rows), dtype=torch.float64)
     high = max(1, _BLOCK // wide)
-    for top in range(0, len(reference), high):
-        for left in range(0, wide, _BLOCK):
-            block = slice(top, top + high), slice(left, left + _BLOCK)
-            ref, noise = _pair(reference[block], actual[block])
-            sums[0, block[0]] += vector_norm(ref, dim=1, dtype=torch.float64).square_()
-            sums[1, block[0]] += vector_norm(noise, dim=1, dtype=torch.float64).square_()
-    return sums
+    plain = reference.dtype == actual.dtype == torch.float32
+    spare = torch.empty(min(high, rows), wide) if plain else None  # a new one for each block costs page faults
+    for top in range(0, rows, high):
+        ref, act = reference[top : top + high], actual[top : top + high]
+        ref, noise = (ref, torch.sub(act, ref, out=spare[: len(ref)])) if spare is not None else _pair(ref, act)
+        vector_norm(ref, dim=1, dtype=torch.float64, out=norms[0, top : top + high])
+        vector_norm(noise, dim=1, dtype=torch.float64, out=norms[1, top : top + high])
+    return norms.square_()
 
 
 def _sums_of_columns(reference: Tensor, actual: Tensor) -> Tensor:

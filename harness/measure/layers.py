@@ -82,15 +82,16 @@ def measure_layers(
 ) -> LayerReport:
     """Measure each layer of `actual` against `reference`, two graphs of one model, over all batches.
 
-    Local damage is measured on every `local_every`-th sample, the first among them. Raises what the graphs raise when
-    they run; values that cannot be compared are statuses.
+    Local damage is measured on every `local_every`-th sample, the first among them; with 0 only where it needs no run.
+    Raises what the graphs raise when they run; values that cannot be compared are statuses.
     """
     lockstep = _Lockstep(reference, actual)
     count = seen = 0
     with torch.no_grad():
         for inputs in batches:
             samples = next((len(value) for value in inputs if value.dim()), 1)
-            lockstep.run(inputs, slice(-seen % local_every, None, local_every), samples)
+            rows = slice(-seen % local_every, None, local_every) if local_every else None
+            lockstep.run(inputs, rows if rows is not None and rows.start < samples else None)
             seen += samples
             count += 1
     return lockstep.report(count)
@@ -133,15 +134,14 @@ class _Lockstep:
             self._local_reads.update([pair.reference, *layer.feeds.values()])
         self._actual_reads = Counter(pair.actual for pair in self._matching.pairs)
 
-    def run(self, inputs: tuple[Tensor, ...], rows: slice, samples: int) -> None:
+    def run(self, inputs: tuple[Tensor, ...], rows: slice | None) -> None:
         """One batch; `rows` are the samples that are also run through each layer alone."""
-        alone = rows.start < samples
-        self._ours.start(inputs, self._reads + self._local_reads if alone else self._reads)
+        self._ours.start(inputs, self._reads if rows is None else self._reads + self._local_reads)
         self._theirs.start(inputs, self._actual_reads)
         for node in self._ours.nodes:
-            early = [(layer, self._alone(layer, rows)) for layer in self._early[node]] if alone else []
+            early = [(layer, self._alone(layer, rows)) for layer in self._early[node]] if rows else []
             self._ours.run_through(node)
-            late = [(layer, self._alone(layer, rows)) for layer in self._late[node]] if alone else []
+            late = [(layer, self._alone(layer, rows)) for layer in self._late[node]] if rows else []
             for layer, result in (*early, *late):
                 self._settle(layer, *result)
             for pair in self._pairs[node]:

@@ -1,0 +1,160 @@
+"""Time and memory of measuring every layer of ResNet-50, beside torchao's numeric debugger and two plain passes.
+
+torchao's debugger has no local figures, so ours is timed with and without them. Only ratios are asserted, of the best
+of rounds that alternate. Memory is the growth of the peak resident set in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torchao.quantization.pt2e._numeric_debugger import (
+    compare_results,
+    extract_results_from_loggers,
+    prepare_for_propagation_comparison,
+)
+
+from harness import flows
+from harness.graphs import copy_graph
+from harness.measure.layers import measure_layers
+from harness.workspace import load_module
+
+pytestmark = pytest.mark.bench
+
+COUNTS = (1, 2, 4, 8)
+ROUNDS = 3
+MOST_TIME = 1.25
+"""Times two plain passes, accumulated figures at any number of batches, local ones too from 4 batches of 2 on."""
+MOST_TIME_LOCAL = {1: 1.8, 2: 1.5, 4: 1.35, 8: 1.35}
+"""The first sample goes through each layer alone however few there are: of 2 samples that is half a pass more."""
+MOST_GROWTH = 1.15
+LEAST_SPEEDUP = 2.5
+
+Graphs = tuple[GraphModule, GraphModule, list[tuple[Tensor, ...]]]
+
+
+def make() -> Graphs:
+    """Float graph, converted graph and eight batches of two images of the seeded ResNet-50."""
+    torch.set_num_threads(1)
+    model = load_module(Path(__file__).parents[2] / "models", "resnet")
+    flow = flows.load("x86-static")
+    batches = [batch.inputs for batch in model.evaluation("full", 0)]
+    with torch.no_grad():
+        reference = flow.export(model.build("full", "seeded", 0), batches[0])
+        prepared = flow.prepare(copy_graph(reference))
+        flow.calibrate(prepared, [next(iter(model.calibration("full", 0))).inputs])
+        actual = flow.convert(prepared)
+    return reference, actual, (batches * COUNTS[-1])[: COUNTS[-1]]
+
+
+@pytest.fixture(scope="module")
+def graphs() -> Graphs:
+    return make()
+
+
+def plain(graphs: Graphs, count: int) -> None:
+    reference, actual, batches = graphs
+    with torch.no_grad():
+        for inputs in batches[:count]:
+            reference(*inputs)
+            actual(*inputs)
+
+
+def ours(graphs: Graphs, count: int, local_every: int = 8) -> dict[str, float | None]:
+    reference, actual, batches = graphs
+    report = measure_layers(reference=reference, actual=actual, batches=batches[:count], local_every=local_every)
+    return {layer.name: layer.sqnr_db for layer in report.layers if layer.op == "conv2d"}
+
+
+def theirs(graphs: Graphs, count: int) -> dict[str, float]:
+    reference, actual, batches = graphs
+    with torch.no_grad():
+        logged = [prepare_for_propagation_comparison(graph) for graph in (reference, actual)]
+        for inputs in batches[:count]:
+            for graph in logged:
+                graph(*inputs)
+        compared = compare_results(*(extract_results_from_loggers(graph) for graph in logged))
+        found = {}
+        for summary in compared.values():
+            values = [float(result.sqnr) for result in summary.results if isinstance(result.sqnr, Tensor)]
+            if re.match(r"conv2d", summary.ref_node_name) and values:
+                found[summary.ref_node_name] = sum(values) / len(values)
+    return found
+
+
+def seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_time(graphs: Graphs, count: int) -> None:
+    ways: dict[str, Callable[[], object]] = {
+        "plain": partial(plain, graphs, count),
+        "accumulated": partial(ours, graphs, count, 0),
+        "with local": partial(ours, graphs, count),
+        "torchao": partial(theirs, graphs, count),
+    }
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            best[name] = min(best[name], seconds(way))
+    shown = ", ".join(f"{name} {value:.2f} s ({value / best['plain']:.2f}x)" for name, value in best.items())
+    print(f"{count} batches: {shown}")
+    assert best["accumulated"] <= MOST_TIME * best["plain"]
+    assert best["with local"] <= MOST_TIME_LOCAL[count] * best["plain"]
+    if count == COUNTS[-1]:
+        assert best["torchao"] >= LEAST_SPEEDUP * best["with local"]
+
+
+_MEMORY = """
+import json, sys
+from tests.bench import test_layers_bench as bench
+way, count = sys.argv[1], int(sys.argv[2])
+def status(key):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
+graphs = bench.make()
+bench.plain(graphs, 1)
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+getattr(bench, way)(graphs, count)
+print(json.dumps(status("VmHWM") - before))
+"""
+
+
+def growth(way: str, count: int) -> float:
+    """MiB by which the resident set grows at most, above two graphs that have run."""
+    out = subprocess.run(
+        [sys.executable, "-c", _MEMORY, way, str(count)],
+        cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return float(json.loads(out.stdout.splitlines()[-1]))
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+def test_memory_is_flat_in_the_number_of_batches() -> None:
+    found = {way: {count: growth(way, count) for count in (1, 8)} for way in ("ours", "theirs")}
+    print(found)
+    assert found["ours"][8] <= MOST_GROWTH * found["ours"][1]
+    assert found["theirs"][8] >= 4 * found["ours"][8]
+
+
+def test_every_convolution_is_right_and_torchaos_are_overwritten(graphs: Graphs) -> None:
+    mine, other = ours(graphs, 1), theirs(graphs, 1)
+    low = sum(value < 10 for value in other.values())
+    print(f"ours {min(v for v in mine.values() if v is not None):.1f} dB at least; torchao: {low} of {len(other)} low")
+    assert len(mine) == 53
+    assert all(value is not None and value > 20 for value in mine.values())
+    assert low > 40
