@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from harness.measure.flow import Flows, schema_of, written_inputs
+from harness.measure.dataflow import Dataflow, schema_of, written_inputs
 from harness.measure.layer_sums import LayerSums
 from harness.measure.matching import Matching, Pair, is_transparent
 from harness.measure.qdq import bind, is_dequantize, is_qparams, op_name
@@ -51,7 +51,7 @@ class LocalLayer:
 
 def local_layer(pair: Pair, border: Border, ours: Side, theirs: Side) -> LocalLayer | None:
     """The part of the quantized graph between a layer and those that feed it; None if that is no small part."""
-    target = pair.actual if pair.computed in border.flows.codes else pair.computed
+    target = pair.actual if pair.computed in border.dataflow.codes else pair.computed
     feeds: dict[Node, Node] = {}
     nodes: dict[Node, None] = {}
     todo = [target]
@@ -60,7 +60,7 @@ def local_layer(pair: Pair, border: Border, ours: Side, theirs: Side) -> LocalLa
         source = border.source(node) if node is not target else None
         if source is not None:
             feeds[node] = source
-        elif node not in nodes and node not in border.flows.constants:
+        elif node not in nodes and node not in border.dataflow.constants:
             if node.op != "call_function" or len(nodes) == _MOST_NODES:
                 return None
             nodes[node] = None
@@ -68,14 +68,14 @@ def local_layer(pair: Pair, border: Border, ours: Side, theirs: Side) -> LocalLa
     ordered = tuple(sorted(nodes, key=theirs.place.__getitem__))
     plain = ordered == (pair.computed,) and pair.reference is pair.source
     same = plain and _same_call(pair, feeds, ours, theirs)
-    return LocalLayer(pair, ordered, feeds, same, all(_is_samplewise(node, border.flows) for node in ordered))
+    return LocalLayer(pair, ordered, feeds, same, all(_is_samplewise(node, border.dataflow) for node in ordered))
 
 
 class Border:
     """Where the float graph's values can take the place of the quantized graph's."""
 
-    def __init__(self, matching: Matching, flows: Flows, ours: Side, theirs: Side) -> None:
-        self.flows = flows
+    def __init__(self, matching: Matching, dataflow: Dataflow, ours: Side, theirs: Side) -> None:
+        self.dataflow = dataflow
         inputs = [[node for node in side.nodes if node.op == "placeholder"] for side in (theirs, ours)]
         self._sources: dict[Node, Node] = dict(zip(*inputs, strict=True))
         self._sources |= {pair.computed: pair.reference for pair in matching.pairs}
@@ -85,10 +85,10 @@ class Border:
         """The float node whose value is this one's without any damage; None for a node that is no layer's value."""
         if is_dequantize(node):  # of codes that a layer gives: its value begins here
             codes = node.args[0]
-            if isinstance(codes, Node) and codes in self._restored and codes in self.flows.codes:
+            if isinstance(codes, Node) and codes in self._restored and codes in self.dataflow.codes:
                 return self._sources[codes]
             return None
-        return None if node in self.flows.codes else self._sources.get(node)
+        return None if node in self.dataflow.codes else self._sources.get(node)
 
 
 def run_local(layer: LocalLayer, feeds: dict[Node, Any], theirs: Side, rows: slice) -> tuple[Any, slice]:
@@ -116,11 +116,11 @@ def run_local(layer: LocalLayer, feeds: dict[Node, Any], theirs: Side, rows: sli
     return picked[layer.nodes[-1]], rows
 
 
-def _is_samplewise(node: Node, flows: Flows) -> bool:
+def _is_samplewise(node: Node, dataflow: Dataflow) -> bool:
     if is_qparams(node):
         return False
     if is_transparent(node):
-        fixed = all(source in flows.constants for source in node.all_input_nodes[1:])
+        fixed = all(source in dataflow.constants for source in node.all_input_nodes[1:])
         return fixed and not {"axis", "block_size", "group_size"} & set(bind(node))
     return op_name(node) in _SAMPLEWISE | _PRODUCTS
 

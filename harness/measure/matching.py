@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from harness.measure.flow import Flows, schema_of
+from harness.measure.dataflow import Dataflow, schema_of
 from harness.measure.qdq import is_dequantize, is_qparams, is_quantize, op_name
 from harness.measure.sites import Sites, is_observer
 
@@ -57,16 +57,16 @@ def is_transparent(node: Node) -> bool:
     return is_quantize(node) or is_dequantize(node) or is_observer(node) or is_qparams(node)
 
 
-def is_layer(node: Node, flows: Flows) -> bool:
+def is_layer(node: Node, dataflow: Dataflow) -> bool:
     """Whether a node computes something from the model's inputs; what depends on parameters alone is a constant."""
     schema = schema_of(node)
     computes = schema is None or bool(schema.returns)  # assertions do not
-    return node.op == "call_function" and computes and not is_transparent(node) and node not in flows.constants
+    return node.op == "call_function" and computes and not is_transparent(node) and node not in dataflow.constants
 
 
 def match_graphs(*, reference: GraphModule, actual: GraphModule) -> Matching:
     """Match the layers of two graphs of one model."""
-    ours, theirs = Flows(reference), Flows(actual)
+    ours, theirs = Dataflow(reference), Dataflow(actual)
     sites = Sites(reference)
     mine = [node for node in reference.graph.nodes if is_layer(node, ours)]
     others = [node for node in actual.graph.nodes if is_layer(node, theirs)]
@@ -161,7 +161,7 @@ def _fit(node: Node, other: Node) -> bool:
 
 
 def _fold(
-    mine: list[Node], found: dict[Node, tuple[Node, str]], flows: Flows, theirs: Flows
+    mine: list[Node], found: dict[Node, tuple[Node, str]], dataflow: Dataflow, theirs: Dataflow
 ) -> tuple[dict[Node, Node], set[Node]]:
     """For each matched float node the one that gives its value: itself, or what was folded into it; and all of those.
 
@@ -171,9 +171,9 @@ def _fold(
     chains = {node: [node] for node in found}  # by its last node: what may have become one node of the other graph
     folded: set[Node] = set()
     twins = {twin for twin, _ in found.values()}
-    leaves = list(zip(_output_leaves(flows.graph), _output_leaves(theirs.graph), strict=False))
+    leaves = list(zip(_output_leaves(dataflow.graph), _output_leaves(theirs.graph), strict=False))
     for node in mine:
-        producers = [source for source in node.all_input_nodes if source not in flows.constants]
+        producers = [source for source in node.all_input_nodes if source not in dataflow.constants]
         if node in found or len(producers) != 1 or producers[0] not in chains or len(producers[0].users) != 1:
             continue
         first = chains[producers[0]][0]
@@ -190,21 +190,23 @@ def _fold(
     return value, folded
 
 
-def _by_readers(node: Node, found: dict[Node, tuple[Node, str]], flows: Flows, theirs: Flows) -> Iterator[Node]:
+def _by_readers(
+    node: Node, found: dict[Node, tuple[Node, str]], dataflow: Dataflow, theirs: Dataflow
+) -> Iterator[Node]:
     """What the matched readers of a node, or the graph's outputs, read in its place in the other graph."""
-    for leaf, other in zip(_output_leaves(flows.graph), _output_leaves(theirs.graph), strict=False):
+    for leaf, other in zip(_output_leaves(dataflow.graph), _output_leaves(theirs.graph), strict=False):
         if leaf is node:
             yield _holder(other)
     for reader in node.users:
         if reader in found:
-            operands = _inputs(reader, flows), _inputs(found[reader][0], theirs)
+            operands = _inputs(reader, dataflow), _inputs(found[reader][0], theirs)
             if len(operands[0]) == len(operands[1]):
                 yield from (other for mine, other in zip(*operands, strict=True) if mine is node)
 
 
-def _inputs(node: Node, flows: Flows) -> list[Node]:
+def _inputs(node: Node, dataflow: Dataflow) -> list[Node]:
     """The computing nodes a node reads, through quantizers, in order; no constants."""
-    return [_holder(source) for source in node.all_input_nodes if source not in flows.constants]
+    return [_holder(source) for source in node.all_input_nodes if source not in dataflow.constants]
 
 
 def _holder(node: Node) -> Node:

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree
 
-from harness.measure.flow import Flows, written_inputs
+from harness.measure.dataflow import Dataflow, written_inputs
 
 
 class Side:
@@ -23,11 +23,11 @@ class Side:
     come. Constants are computed once.
     """
 
-    def __init__(self, graph: GraphModule, flows: Flows) -> None:
+    def __init__(self, graph: GraphModule, dataflow: Dataflow) -> None:
         self.nodes: list[Node] = [node for node in graph.graph.nodes if node.op != "output"]
         self.place = {node: place for place, node in enumerate(self.nodes)}
         self._graph = graph
-        self._flows = flows
+        self._dataflow = dataflow
         self._written = {node: written_inputs(node) for node in self.nodes}
         self._last_reads: dict[Node, list[Node]] = defaultdict(list)
         for node in self.nodes:
@@ -62,7 +62,7 @@ class Side:
 
     def measured(self, node: Node) -> Any:
         """A value as it was computed; one of the reads that were announced to `start`."""
-        if node in self._flows.constants:
+        if node in self._dataflow.constants:
             return self.constant(node)
         self._readers[node] -= 1
         return self._measured[node] if self._readers[node] else self._measured.pop(node)
@@ -75,7 +75,7 @@ class Side:
 
     def is_constant(self, node: Node) -> bool:
         """Whether `constant` has a value for a node."""
-        return node in self._flows.constants
+        return node in self._dataflow.constants
 
     def _attribute(self, node: Node) -> Any:
         value: Any = self._graph
@@ -84,7 +84,7 @@ class Side:
         return value.detach() if isinstance(value, Tensor) else value
 
     def _run(self, node: Node) -> None:
-        if node in self._flows.constants:
+        if node in self._dataflow.constants:
             return
         if self._written[node]:
             self._keep_apart(self._value(source) for source in self._written[node])
@@ -104,7 +104,7 @@ class Side:
             self._values.pop(source, None)
 
     def _value(self, node: Node) -> Any:
-        return self.constant(node) if node in self._flows.constants else self._values[node]
+        return self.constant(node) if node in self._dataflow.constants else self._values[node]
 
     def _keep_apart(self, written: Iterable[Any]) -> None:
         """Copy what measuring readers still need of tensors that are about to be overwritten."""

@@ -7,6 +7,7 @@ of rounds that alternate. Memory is the growth of the peak resident set in a pro
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,11 +15,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Interpreter, Node
 from torchao.quantization.pt2e._numeric_debugger import (
     compare_results,
     extract_results_from_loggers,
@@ -27,19 +29,24 @@ from torchao.quantization.pt2e._numeric_debugger import (
 
 from harness import flows
 from harness.graphs import copy_graph
-from harness.measure.layers import measure_layers
+from harness.measure.layers import LOCAL_EVERY, measure_layers
+from harness.measure.matching import match_graphs
+from harness.measure.metrics import sqnr_db
 from harness.workspace import load_module
 
 pytestmark = pytest.mark.bench
 
 COUNTS = (1, 2, 4, 8)
 ROUNDS = 3
-MOST_TIME = 1.25
-"""Times two plain passes, accumulated figures at any number of batches, local ones too from 4 batches of 2 on."""
-MOST_TIME_LOCAL = {1: 1.8, 2: 1.5, 4: 1.35, 8: 1.35}
-"""The first sample goes through each layer alone however few there are: of 2 samples that is half a pass more."""
+MOST_TIME = {1: 1.6, 2: 1.25, 4: 1.25, 8: 1.25}
+"""Times two plain passes, accumulated figures alone. Matching, and the first batch's constants, are paid once."""
+MOST_TIME_LOCAL = {1: 2.0, 2: 1.6, 4: 1.3, 8: 1.25}
+"""With local ones. The first sample goes through each layer alone: of a batch of 2 that is half a pass more."""
 MOST_GROWTH = 1.15
-LEAST_SPEEDUP = 2.5
+LEAST_SPEEDUP = 1.0
+"""How much longer torchao's takes at 8 batches, at the least; accumulated figures, as it has no others."""
+LEAST_SAVING = 10.0
+"""How many times ours torchao's memory is at 8 batches, at the least."""
 
 Graphs = tuple[GraphModule, GraphModule, list[tuple[Tensor, ...]]]
 
@@ -71,10 +78,9 @@ def plain(graphs: Graphs, count: int) -> None:
             actual(*inputs)
 
 
-def ours(graphs: Graphs, count: int, local_every: int = 8) -> dict[str, float | None]:
+def ours(graphs: Graphs, count: int, local_every: int = LOCAL_EVERY) -> None:
     reference, actual, batches = graphs
-    report = measure_layers(reference=reference, actual=actual, batches=batches[:count], local_every=local_every)
-    return {layer.name: layer.sqnr_db for layer in report.layers if layer.op == "conv2d"}
+    measure_layers(reference=reference, actual=actual, batches=batches[:count], local_every=local_every)
 
 
 def theirs(graphs: Graphs, count: int) -> dict[str, float]:
@@ -113,10 +119,10 @@ def test_time(graphs: Graphs, count: int) -> None:
             best[name] = min(best[name], seconds(way))
     shown = ", ".join(f"{name} {value:.2f} s ({value / best['plain']:.2f}x)" for name, value in best.items())
     print(f"{count} batches: {shown}")
-    assert best["accumulated"] <= MOST_TIME * best["plain"]
+    assert best["accumulated"] <= MOST_TIME[count] * best["plain"]
     assert best["with local"] <= MOST_TIME_LOCAL[count] * best["plain"]
     if count == COUNTS[-1]:
-        assert best["torchao"] >= LEAST_SPEEDUP * best["with local"]
+        assert best["torchao"] >= LEAST_SPEEDUP * best["accumulated"]
 
 
 _MEMORY = """
@@ -139,6 +145,7 @@ def growth(way: str, count: int) -> float:
     out = subprocess.run(
         [sys.executable, "-c", _MEMORY, way, str(count)],
         cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True,
+        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"},  # what is freed goes back: no fragments are counted
     )  # fmt: skip
     return float(json.loads(out.stdout.splitlines()[-1]))
 
@@ -146,15 +153,39 @@ def growth(way: str, count: int) -> float:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
 def test_memory_is_flat_in_the_number_of_batches() -> None:
     found = {way: {count: growth(way, count) for count in (1, 8)} for way in ("ours", "theirs")}
-    print(found)
+    print(", ".join(f"{way} at {n}: {mib:.0f} MiB" for way, counts in found.items() for n, mib in counts.items()))
     assert found["ours"][8] <= MOST_GROWTH * found["ours"][1]
-    assert found["theirs"][8] >= 4 * found["ours"][8]
+    assert found["theirs"][8] >= LEAST_SAVING * found["ours"][8]
 
 
-def test_every_convolution_is_right_and_torchaos_are_overwritten(graphs: Graphs) -> None:
-    mine, other = ours(graphs, 1), theirs(graphs, 1)
-    low = sum(value < 10 for value in other.values())
-    print(f"ours {min(v for v in mine.values() if v is not None):.1f} dB at least; torchao: {low} of {len(other)} low")
-    assert len(mine) == 53
-    assert all(value is not None and value > 20 for value in mine.values())
-    assert low > 40
+class Keep(Interpreter):
+    """Runs a graph and keeps a copy of every value: slow, large, and plainly right."""
+
+    def __init__(self, graph: GraphModule) -> None:
+        super().__init__(graph)
+        self.kept: dict[Node, Tensor] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if n.op == "call_function" and isinstance(value, Tensor):
+            self.kept[n] = value.clone()
+        return value
+
+
+def test_every_layer_is_what_copies_of_all_values_give_and_few_of_torchaos_are(graphs: Graphs) -> None:
+    reference, actual, batches = graphs
+    kept = Keep(reference), Keep(actual)
+    with torch.no_grad():
+        for one in kept:
+            one.run(*batches[0])
+    report = measure_layers(reference=reference, actual=actual, batches=batches[:1], local_every=0)
+    truth = {}
+    for pair, layer in zip(match_graphs(reference=reference, actual=actual).pairs, report.layers, strict=True):
+        expected = sqnr_db(reference=kept[0].kept[pair.reference], actual=kept[1].kept[pair.actual])
+        assert layer.sqnr_db == pytest.approx(expected, abs=1e-6)
+        truth[pair.source.name] = expected
+    other = theirs(graphs, 1)
+    right = sum(abs(value - (truth[name] or 0.0)) < 1 for name, value in other.items())
+    print(f"torchao: {right} of {len(other)} convolutions within 1 dB")
+    assert len(other) == len([layer for layer in report.layers if layer.op == "conv2d"]) == 53
+    assert right < len(other) / 2

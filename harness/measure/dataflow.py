@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.fx import GraphModule, Node
 from harness.measure.qdq import bind, is_dequantize, is_qparams, is_quantize
 
 
-class Flows:
+class Dataflow:
     """Static facts about one graph's nodes.
 
     `constants` depend on parameters and buffers alone, and nothing writes into them. `codes` hold the integers of a
@@ -59,17 +60,23 @@ def _alike(calls: list[Node]) -> bool:
 
 def schema_of(node: Node) -> Any:
     """The ATen schema of a call, also behind the edge dialect's wrapper; None for a plain function."""
-    target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        target = getattr(target, "_op", None)
-    return target._schema if isinstance(target, torch._ops.OpOverload) else None
+    return _schema(node.target)
 
 
 def written_inputs(node: Node) -> list[Node]:
     """The inputs that a call writes into."""
-    schema = schema_of(node) if node.op == "call_function" else None
-    if schema is None or not any(argument.is_write for argument in schema.arguments):
-        return []
-    bound = bind(node)
-    values = [bound.get(argument.name) for argument in schema.arguments if argument.is_write]
+    names = _written(node.target) if node.op == "call_function" else ()
+    values = [bind(node).get(name) for name in names]
     return [value for value in values if isinstance(value, Node)]
+
+
+@cache
+def _written(target: Any) -> tuple[str, ...]:
+    """Names of the arguments that an op writes into."""
+    schema = _schema(target)
+    return tuple(argument.name for argument in schema.arguments if argument.is_write) if schema else ()
+
+
+def _schema(target: Any) -> Any:
+    op = target if isinstance(target, torch._ops.OpOverload) else getattr(target, "_op", None)
+    return op._schema if isinstance(op, torch._ops.OpOverload) else None
