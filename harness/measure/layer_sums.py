@@ -21,7 +21,7 @@ _BLOCK = 1 << 16
 
 
 class LayerSums:
-    """Sums of reference^2 and (reference - actual)^2 over batches, by channel along `axis`, None for one channel.
+    """Sums of reference^2 and (reference - actual)^2 over batches, by channel along `axis`; one channel without it.
 
     What spoils one batch spoils the result, a mismatch before a non-finite reference before a non-finite actual.
     Memory is two floats for a channel, however many batches there are.
@@ -50,7 +50,7 @@ class LayerSums:
         self.samples += len(reference) if reference.dim() else 1
         reference, actual = numbers(reference), numbers(actual)
         rank = reference.dim()
-        axis = self._axis % rank if self._axis is not None and -rank <= self._axis < rank else None
+        axis = self._axis % rank if self._axis is not None and rank > 1 and -rank <= self._axis < rank else None
         sums = _by_channel(reference, actual, axis)
         if not bool(sums.sum().isfinite()):
             finite = all_finite(reference), all_finite(actual)

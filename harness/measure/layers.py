@@ -154,10 +154,12 @@ class _Lockstep:
 
     def _alone(self, layer: LocalLayer, rows: slice) -> tuple[Any, slice]:
         feeds = {node: self._ours.measured(source) for node, source in layer.feeds.items()}
-        try:
-            return run_local(layer, feeds, self._theirs, rows)
-        except (RuntimeError, ValueError, IndexError, TypeError):
-            return None, rows  # ops that do not take the float graph's shapes: it is no exact twin, and says so
+        for tried in (rows, slice(None)):
+            try:
+                return run_local(layer, feeds, self._theirs, tried)
+            except (RuntimeError, ValueError, IndexError, TypeError):
+                continue  # ops that hold a shape fast do not take fewer samples
+        return None, rows  # nor the float graph's shapes: it is no exact twin, and `mismatch` says so
 
     def _settle(self, layer: LocalLayer, value: Any, rows: slice) -> None:
         reference = self._ours.measured(layer.pair.reference)

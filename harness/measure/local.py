@@ -50,7 +50,7 @@ class LocalLayer:
 
 
 def local_layer(pair: Pair, border: Border, ours: Side, theirs: Side) -> LocalLayer | None:
-    """The part of the quantized graph between a layer and those that feed it; None if that is no small part."""
+    """The part of the quantized graph between a layer and those that feed it; None if none does or it is not small."""
     target = pair.actual if pair.computed in border.dataflow.codes else pair.computed
     feeds: dict[Node, Node] = {}
     nodes: dict[Node, None] = {}
@@ -65,6 +65,8 @@ def local_layer(pair: Pair, border: Border, ours: Side, theirs: Side) -> LocalLa
                 return None
             nodes[node] = None
             todo += node.all_input_nodes
+    if not feeds:
+        return None
     ordered = tuple(sorted(nodes, key=theirs.place.__getitem__))
     plain = ordered == (pair.computed,) and pair.reference is pair.source
     same = plain and _same_call(pair, feeds, ours, theirs)
@@ -97,7 +99,7 @@ def run_local(layer: LocalLayer, feeds: dict[Node, Any], theirs: Side, rows: sli
     rank = max((tensor.dim() for tensor in tensors), default=0)
     count = max((len(tensor) for tensor in tensors if tensor.dim() == rank > 0), default=0)
     whole = slice(None)
-    if not layer.samplewise or count <= (rows.start or 0) + 1 or len(tensors) < len(feeds):
+    if not layer.samplewise or rank < 2 or count <= (rows.start or 0) + 1 or len(tensors) < len(feeds):
         rows = whole
     picked = {}
     for node, value in feeds.items():

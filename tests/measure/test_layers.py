@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,51 +13,9 @@ from torch import nn
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.measure.layers import Layer, LayerReport, measure_layers
+from harness.measure.layers import measure_layers
 from harness.records import Status
-
-torch.set_num_threads(1)
-
-
-def exported(model: nn.Module, *inputs: torch.Tensor) -> GraphModule:
-    return torch.export.export(model.eval(), inputs, strict=True).module()
-
-
-def inputs(count: int = 2, shape: tuple[int, ...] = (4, 3)) -> list[tuple[torch.Tensor, ...]]:
-    generator = torch.Generator().manual_seed(0)
-    return [(torch.randn(shape, generator=generator),) for _ in range(count)]
-
-
-def twins(model: nn.Module, change: Callable[[GraphModule], None], shape: tuple[int, ...] = (4, 3)) -> LayerReport:
-    """Layers of a graph against its copy after `change`, every sample run alone as well."""
-    reference = exported(model, inputs(1, shape)[0][0])
-    actual = copy.deepcopy(reference)
-    change(actual)
-    actual.recompile()
-    return measure_layers(reference=reference, actual=actual, batches=inputs(shape=shape), local_every=1)
-
-
-def scaled(path: str, by: float) -> Callable[[GraphModule], None]:
-    def change(graph: GraphModule) -> None:
-        graph.get_parameter(path).data.mul_(by)
-
-    return change
-
-
-def layer(report: LayerReport, name: str) -> Layer:
-    return next(one for one in report.layers if one.name == name)
-
-
-class Chain(nn.Module):
-    """Two linears with a ReLU between them; no biases, so that scaling one scales everything behind it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(3, 3, bias=False)
-        self.second = nn.Linear(3, 3, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.relu(self.first(x)))
+from tests.layer_graphs import Branches, Chain, exported, inputs, layer, scaled, twins
 
 
 class InPlace(nn.Module):
@@ -73,17 +30,6 @@ class InPlace(nn.Module):
         y.relu_()
         y.add_(z)
         return y.mul_(2.0)
-
-
-class Branches(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = nn.Linear(3, 3, bias=False)
-        self.right = nn.Linear(3, 3, bias=False)
-        self.head = nn.Linear(6, 2, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(torch.cat((self.left(x), self.right(x)), 1))
 
 
 class Split(nn.Module):
@@ -108,7 +54,7 @@ def test_names_are_those_of_sites_and_sources_are_lines_of_the_model() -> None:
     first, relu, second = twins(Chain(), lambda graph: None).layers
     assert (first.name, relu.name, second.name) == ("first:linear", "relu", "second:linear")
     line = Chain.forward.__code__.co_firstlineno + 1
-    assert [one.source for one in (first, relu, second)] == [f"measure/test_layers.py:{line}"] * 3
+    assert [one.source for one in (first, relu, second)] == [f"tests/layer_graphs.py:{line}"] * 3
 
 
 def test_two_equal_graphs_are_exact_everywhere() -> None:
@@ -193,50 +139,6 @@ def test_an_op_of_two_results_is_a_layer_and_so_is_the_result_that_is_picked() -
     assert {one.op for one in report.layers} == {"sort", "getitem", "mul"}
     assert {one.status for one in report.layers} == {Status.EXACT}
     assert layer(report, "sort").numel == 2 * layer(report, "mul").numel  # values and indices
-
-
-@pytest.mark.parametrize(
-    ("side", "status"), [(0, Status.NONFINITE_REFERENCE), (1, Status.NONFINITE_ACTUAL)], ids=["float", "quantized"]
-)
-def test_nan_is_a_status_of_the_layers_behind_it(side: int, status: Status) -> None:
-    graphs = [exported(Branches(), inputs(1)[0][0]) for _ in range(2)]
-    graphs[1] = copy.deepcopy(graphs[0])
-    graphs[side].get_parameter("left.weight").data[0, 0] = math.nan
-    report = measure_layers(reference=graphs[0], actual=graphs[1], batches=inputs())
-    for name in ("left:linear", "cat", "head:linear"):
-        found = layer(report, name)
-        assert (found.status, found.sqnr_db, found.worst_channel_db) == (status, None, None)
-    assert layer(report, "left:linear").local_status == status
-    assert layer(report, "right:linear").status == Status.EXACT
-
-
-def test_another_dtype_is_a_mismatch() -> None:
-    def change(graph: GraphModule) -> None:
-        relu = next(node for node in graph.graph.nodes if node.name == "relu")
-        relu.target = torch.ops.aten.gt.Scalar
-        relu.args = (relu.args[0], 0)
-        with graph.graph.inserting_after(relu):
-            back = graph.graph.call_function(torch.ops.aten.to.dtype, (relu, torch.float32))
-        relu.replace_all_uses_with(back, lambda user: user is not back)
-
-    report = twins(Chain(), change)
-    assert (layer(report, "relu").status, layer(report, "relu").sqnr_db) == (Status.MISMATCH, None)
-    assert layer(report, "second:linear").status == Status.MEASURED
-
-
-def test_no_signal_and_no_elements_are_statuses() -> None:
-    model = Chain()
-    nn.init.zeros_(model.first.weight)
-
-    def change(graph: GraphModule) -> None:
-        graph.get_parameter("first.weight").data.fill_(1.0)
-
-    assert twins(model, change).layers[0].status == Status.ZERO_SIGNAL
-    graph = exported(Chain(), inputs(1)[0][0])
-    empty = measure_layers(reference=graph, actual=copy.deepcopy(graph), batches=[])
-    assert {(one.status, one.local_db if one.op == "linear" else None) for one in empty.layers} == {
-        (Status.EMPTY, None)
-    }
 
 
 def test_values_are_dropped_after_their_last_reader() -> None:
