@@ -51,6 +51,17 @@ class Dataflow:
         restored = [user for user in readers if is_dequantize(user)]
         return restored[0] if restored and len(restored) == len(readers) and _alike(restored) else node
 
+    def restorer(self, node: Node) -> Node | None:
+        """For codes that go through more ops before they are restored: the dequantize op that says what they mean."""
+        todo = [node] if node in self.codes else []
+        for one in todo:
+            for user in one.users:
+                if is_dequantize(user) and len(user.all_input_nodes) == 1:
+                    return user
+                if user in self.codes and not is_quantize(user) and user not in todo:
+                    todo.append(user)
+        return None
+
 
 def _alike(calls: list[Node]) -> bool:
     """Whether quantize or dequantize ops have the same qparams."""

@@ -21,7 +21,7 @@ from harness.measure.layer_sums import LayerSums
 from harness.measure.local import Border, LocalLayer, local_layer, run_local
 from harness.measure.matching import Matching, Pair, match_graphs
 from harness.measure.qdq import op_name
-from harness.measure.side import Side, tensors_of
+from harness.measure.side import Side, call, tensors_of
 from harness.measure.sites import VIEW_OPS, Sites
 from harness.records import SQNR_CAP_DB, Status
 
@@ -149,7 +149,8 @@ class _Lockstep:
                 self._settle(layer, *result)
             for pair in self._pairs[node]:
                 self._theirs.run_through(pair.actual)
-                compare(self._sums[pair], self._ours.measured(node), self._theirs.measured(pair.actual))
+                value = restored(pair, self._theirs.measured(pair.actual))
+                compare(self._sums[pair], self._ours.measured(node), value)
         self._theirs.finish()
 
     def _alone(self, layer: LocalLayer, rows: slice) -> tuple[Any, slice]:
@@ -165,7 +166,7 @@ class _Lockstep:
         reference = self._ours.measured(layer.pair.reference)
         if rows != slice(None) and isinstance(reference, Tensor):
             reference = reference[rows]
-        compare(layer.sums, reference, value)
+        compare(layer.sums, reference, restored(layer.pair, value))
 
     def report(self, batches: int) -> LayerReport:
         """All layers so far."""
@@ -207,6 +208,13 @@ def compare(sums: LayerSums, reference: Any, actual: Any) -> None:
         return
     for one, other in zip(ours, theirs, strict=True):
         sums.update(reference=one, actual=other)
+
+
+def restored(pair: Pair, value: Any) -> Any:
+    """A layer's value, which may be codes, as the numbers that it stands for."""
+    if pair.restore is None or not isinstance(value, Tensor):
+        return value
+    return call(pair.restore, lambda _codes: value)
 
 
 def channel_axes(nodes: list[Node], dataflow: Dataflow) -> dict[Node, int]:

@@ -30,8 +30,9 @@ class Pair:
 
     `source` is the float node that names the layer; `reference` gives its value: the same node, or the last one that
     was folded into it. `computed` is the node of the quantized graph and `actual` gives its value: the same node, or
-    the dequantize op behind it where every reader takes the value through one quantizer. `by` says how they were
-    matched: "provenance", "name" or "readers".
+    the dequantize op behind it where every reader takes the value through one quantizer. Where that one gives codes,
+    `restore` is the dequantize op, behind other ops, that says what they mean. `by` says how they were matched:
+    "provenance", "name" or "readers".
     """
 
     name: str
@@ -41,6 +42,7 @@ class Pair:
     computed: Node
     actual: Node
     by: str
+    restore: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,16 @@ def match_graphs(*, reference: GraphModule, actual: GraphModule) -> Matching:
                 free.remove(twin)
     value, folded = _fold(mine, found, ours, theirs)
     pairs = tuple(
-        Pair(sites.site(node), op_name(node), node, value[node], twin, theirs.value(twin), by)
+        Pair(
+            sites.site(node),
+            op_name(node),
+            node,
+            value[node],
+            twin,
+            theirs.value(twin),
+            by,
+            theirs.restorer(theirs.value(twin)),
+        )
         for node, (twin, by) in found.items()
     )
     order = {node: place for place, node in enumerate(mine)}

@@ -211,6 +211,7 @@ def test_fused_linears_without_any_provenance_are_found_by_what_reads_them() -> 
         ("vit", "arm-static-default", "torchao", Stage.CONVERT),
         ("resnet", "nncf-x86", "nncf", Stage.CONVERT),
         ("resnet", "cadence-hoist", "executorch", Stage.LOWER),
+        ("vit", "cadence-hoist", "executorch", Stage.LOWER),
         ("vit", "vulkan-8w", "executorch", Stage.LOWER),
     ],
 )
