@@ -48,6 +48,7 @@ class Chain(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.first = nn.Linear(3, 3, bias=False)
         self.second = nn.Linear(3, 3, bias=False)
 
@@ -58,6 +59,7 @@ class Chain(nn.Module):
 class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.left = nn.Linear(3, 3, bias=False)
         self.right = nn.Linear(3, 3, bias=False)
         self.head = nn.Linear(6, 2, bias=False)

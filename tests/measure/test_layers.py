@@ -21,6 +21,7 @@ from tests.layer_graphs import Branches, Chain, exported, inputs, layer, scaled,
 class InPlace(nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.first = nn.Linear(3, 3)
         self.second = nn.Linear(3, 3)
 
