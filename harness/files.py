@@ -13,6 +13,11 @@ from stat import S_IMODE
 from harness.errors import UsageError
 
 
+def storable(text: str) -> str:
+    """Text as files hold it, a lone surrogate as an escape; pandas' strings take no other."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace `path` with `text`; raises `UsageError` naming the path if that cannot be done."""
     replace_all({path: text})

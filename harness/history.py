@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from harness import extra
 from harness.environment import PINS, STACK
 from harness.errors import TableError, UsageError
-from harness.files import replace_all
+from harness.files import replace_all, storable
 from harness.records import OutputRow
 from harness.store import Run
 
@@ -128,7 +128,7 @@ def _of_run(stored: StoredRun) -> dict[str, str | bool | datetime]:
 
 def _text(value: object) -> str:
     """Text that UTF-8 can say: folder names and run.json may hold lone surrogates."""
-    return "" if value is None else str(value).encode("utf-8", "backslashreplace").decode("utf-8")
+    return "" if value is None else storable(str(value))
 
 
 def _lines(stored: StoredRun) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from harness.adapter import Size
+from harness.files import storable
 from harness.fixes import Fix
 from harness.fixes.states import Diagnosis, undiagnosed
 from harness.records import Case, OutputRow, QuantizerRow, Stage
@@ -198,10 +199,7 @@ class _PartReader:
 
 def _storable(row: dict[str, Any]) -> dict[str, Any]:
     """A row as its file will hold it: a lone surrogate in a name or an error is written as an escape."""
-    return {
-        name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
-        for name, value in row.items()
-    }
+    return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def jobs_for(

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.files import storable
 from harness.records import RELEASED, QuantizerRow, QuantizerStatus
-from harness.report.order import natural, point_order, storable, variant_order
+from harness.report.order import natural, point_order, variant_order
 
 MOVED = 0.01
 """A range moved if either bound did by more than this share of the larger released bound."""

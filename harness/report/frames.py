@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from harness.files import storable
 from harness.judge import coverage
 from harness.records import RELEASED, FixState, OutputRow, Point, QuantizerRow, released_of
 from harness.report.bounds import moved_ranges
 from harness.report.names import Subject, subject_names
-from harness.report.order import point_order, storable
+from harness.report.order import point_order
 from harness.report.phrases import fixed, number
 
 _MOST_COLUMNS = 12

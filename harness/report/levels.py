@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from harness.files import storable
 from harness.records import RELEASED, Case
 from harness.report.groups import Group
-from harness.report.order import natural, point_order, storable, variant_order
+from harness.report.order import natural, point_order, variant_order
 
 COLUMNS = ["title", "label", "before", "after", "noise_db"]
 

@@ -29,8 +29,3 @@ def variant_order(variant: str) -> tuple[int, tuple[tuple[int, str], ...]]:
 def point_order(point: str) -> int:
     """Place of a point in a case, from `float` to `lowered`; unknown ones last."""
     return _POINTS.get(point, len(_POINTS))
-
-
-def storable(text: str) -> str:
-    """Text as the run's files hold it, a lone surrogate as an escape; pandas' strings take no other."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

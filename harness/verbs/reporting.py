@@ -28,27 +28,32 @@ MARKDOWN = "report.md"
 JUNIT = "junit.xml"
 
 
-def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timeline | None = None) -> str:
-    """Write every kind of report into a folder, all or none; returns the markdown.
+def write_reports(run: Run, judgement: Judgement, folder: Path, history: Timeline | None = None) -> None:
+    """Write verdict.json and every other report into a folder.
 
     Raises `UsageError` if the extra `report` is not installed or the folder cannot be written.
     """
+    others, _ = _rendered(run, judgement, folder, history)
+    replace_all({folder / VERDICT: verdict_json.render(run, judgement), **others})
+
+
+def _rendered(
+    run: Run, judgement: Judgement, folder: Path, history: Timeline | None
+) -> tuple[dict[Path, str | bytes], str]:
+    """The reports beside verdict.json by their paths, and the markdown among them."""
     extra.require("the report", *extra.REPORTS)
     from harness.report import junit, markdown, sheets
     from harness.report.html import page
 
     text = markdown.render(run, judgement)
-    replace_all(
-        {
-            folder / VERDICT: verdict_json.render(run, judgement),
-            folder / HTML: page.render(run, judgement, history),
-            folder / MARKDOWN: text,
-            folder / JUNIT: junit.render(run, judgement),
-            folder / "sheets" / "outputs.csv": sheets.render(run.outputs, OutputRow),
-            folder / "sheets" / "quantizers.csv": sheets.render(run.quantizers, QuantizerRow),
-        }
-    )
-    return text
+    reports: dict[Path, str | bytes] = {
+        folder / HTML: page.render(run, judgement, history),
+        folder / MARKDOWN: text,
+        folder / JUNIT: junit.render(run, judgement),
+        folder / "sheets" / "outputs.csv": sheets.render(run.outputs, OutputRow),
+        folder / "sheets" / "quantizers.csv": sheets.render(run.quantizers, QuantizerRow),
+    }
+    return reports, text
 
 
 def report_run(
@@ -77,23 +82,20 @@ def write_verdict(run: Run, judgement: Judgement, folder: Path, history: Timelin
     _write_alone(folder, verdict_json.render(run, judgement))
     text = ""
     try:
-        text = write_reports(run, judgement, folder, history)
-    except SqnrError as error:
-        if not extra.absent(*extra.REPORTS):
-            raise
-        _say(f"verdict.json is the only report: {_reason(error)}")
+        others, text = _rendered(run, judgement, folder, history)
+        replace_all(others)
     except Exception as error:
+        if isinstance(error, SqnrError) and not extra.absent(*extra.REPORTS):
+            raise
         _say(f"verdict.json is the only report: {_reason(error)}")
     github.announce(run, judgement, text, os.environ, _print)
 
 
 def write_error(run: Run, error: SqnrError) -> None:
     """What is left of a run that cannot be judged: verdict.json and report.md say why, and older reports are gone."""
-    from harness.report import github
+    from harness.report import github, markdown
 
     _write_alone(run.folder, verdict_json.render_error(run, error))
-    from harness.report import markdown
-
     text = markdown.render_error(run.plan.suite, str(error))
     write_atomically(run.folder / MARKDOWN, text)
     github.announce_error(str(error), text, os.environ, _print)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from harness import __version__, extra
 from harness.errors import ExitCode
+from harness.files import storable
 from harness.judge import Judgement
 from harness.records import Case
 from harness.report import phrases
@@ -21,12 +21,12 @@ from harness.report.changes import changes
 from harness.report.environments import settings
 from harness.report.fix_matrix import LEGEND, fix_matrix
 from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes
-from harness.report.groups import R, groups
+from harness.report.groups import groups
 from harness.report.html import assets, figures, view
 from harness.report.html.figures import Figure
 from harness.report.html.timeline import Timeline
 from harness.report.levels import level_frame
-from harness.report.order import natural, point_order, storable
+from harness.report.order import natural, point_order
 from harness.report.text import revealed, visible
 from harness.store import Run
 from harness.verdicts import Outcome
@@ -78,14 +78,14 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> s
         "matrix": "" if matrix.empty else data.add("fix-matrix", figures.matrix_figure(matrix)),
         "legend": LEGEND,
         "cells": _cells(matrix),
-        "fixes": _table(fix_frame(_storable(run.outputs))),
+        "fixes": _table(fix_frame(run.outputs)),
         "idle": idle_fixes(run.outputs),
         "moved": _moved(run, data),
         "moved_table": _table(bounds_frame(run.quantizers)),
         "bars": _bars(found, data),
         "cases": view.case_views(found, names),
         "ranges": _ranges(run, data, names),
-        "coverage": _table(coverage_frame(_storable(run.quantizers))),
+        "coverage": _table(coverage_frame(run.quantizers)),
         "quantizers": _quantizers(run, judgement, data, names),
         "settings": settings(run, judgement),
     }
@@ -135,16 +135,6 @@ def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timel
         content["timeline"] = {"layout": history.layout, "series": history.traces, "spans": history.spans}
     packed = {**assets.libraries(), "data": assets.pack_json(content)}
     return loader.get_template(template).render(**context, history=history, packed=packed)
-
-
-def _storable(rows: Iterable[R]) -> list[R]:
-    """Rows with their names as the run's files hold them, which pandas can keep too."""
-    return [row if "".join(row.key).isascii() else _escaped(row) for row in rows]
-
-
-def _escaped(row: R) -> R:
-    texts: Any = {name: storable(value) for name, value in asdict(row).items() if isinstance(value, str)}
-    return replace(row, **texts)
 
 
 def _table(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

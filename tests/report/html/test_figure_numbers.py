@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness.files import storable
 from harness.report.html.figures import folded, significant
-from harness.report.order import storable
 from tests.report.html.drawn import bars, matrix, moved, ranges
 from tests.report.html.pages import HOSTILE
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, repaired_row, with_nan
