@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from harness.execute import Options
+    from harness.judge import Judgement
     from harness.suite import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,3 +87,8 @@ def how(options: dict[str, Any]) -> Options:
     from harness.execute import Options
 
     return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])
+
+
+def leave(judgement: Judgement) -> None:
+    """End the process with a judgement's exit code."""
+    sys.exit(int(judgement.exit_code))

@@ -28,7 +28,7 @@ from harness.store import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever the columns change, such as with a new field of `OutputRow` or a new package of `STACK`."""
 
 KEY = ("model", "size", "weights", "flow", "variant", "point", "output")

@@ -180,6 +180,7 @@ class OutputRow(_Row):
     `sqnr_db` is over the set, `sqnr_min_db` the worst single sample's, both dB, higher is better, None where the
     status says so. `ref_rms` is the root mean square of the reference, `numel` the elements compared.
     `noise_db` is filled in baselines only: the standard deviation of `sqnr_db` under inputs jittered by 1e-6.
+    `sqnr_lo_db` and `sqnr_hi_db` bound the 95 % bootstrap interval of `sqnr_db` over the evaluation samples, dB.
     `task_metric` is top-1 accuracy in [0, 1] where the adapter has labels for this output. The four counts are of the
     graph that was run, from `converted` on. `fix_state` says, at the flow's last point, what the variant's fixes did to
     the case; `cause` which measure shows damage. Both are empty where there is nothing to say.
@@ -195,6 +196,8 @@ class OutputRow(_Row):
     ref_rms: float | None = None
     numel: int | None = None
     noise_db: float | None = None
+    sqnr_lo_db: float | None = None
+    sqnr_hi_db: float | None = None
     task_metric: float | None = None
     quantize_nodes: int | None = None
     dequantize_nodes: int | None = None
@@ -218,6 +221,7 @@ class QuantizerRow(_Row):
     with several scales those of the widest channel, and of the widest batch for dynamic quantization.
     `clip_fraction` is the share of evaluated elements more than half a step outside, `utilisation` the share of codes
     used, `sqnr_db` the quantizer's own error (x against qdq(x)), `sqnr_min_db` that of a weight's worst output channel.
+    `expected_db` is what `sqnr_db` should be, from step, clipping and distribution alone (`harness.measure.expected`).
     Quantizers with the same non-empty `share_group` share one observer. `noise_rel` is filled in baselines only: the
     standard deviation of the bounds under inputs jittered by 1e-6, relative to the larger bound.
     """
@@ -242,6 +246,7 @@ class QuantizerRow(_Row):
     utilisation: float | None = None
     sqnr_db: float | None = None
     sqnr_min_db: float | None = None
+    expected_db: float | None = None
     noise_rel: float | None = None
     share_group: str = ""
     cause: str = ""

@@ -18,7 +18,7 @@ from harness.files import write_atomically
 from harness.records import Case, OutputRow, QuantizerRow
 from harness.suite import Plan
 
-SCHEMA = 2
+SCHEMA = 3
 COMPLETE, RUNNING, INTERRUPTED = "complete", "running", "interrupted"
 _LONGEST_KEY = 100
 
@@ -34,6 +34,8 @@ class Run:
     started: str
     status: str = RUNNING
     weights_source: str | None = None
+    excluded: tuple[str, ...] = ()
+    """Quantizers that the user left in float."""
     seconds: float = 0.0
     weight_hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 over a model's float weights, by `model/size/weights`."""
@@ -67,6 +69,7 @@ class Run:
             "seconds": round(self.seconds, 1),
             "environment": self.environment,
             "weights_source": self.weights_source,
+            "excluded": list(self.excluded),
             "weight_hashes": self.weight_hashes,
             "plan": [list(asdict(case).values()) for case in self.plan.cases],
             "planned_by_any_suite": [list(asdict(case).values()) for case in self.plan.planned_by_any_suite],
@@ -138,6 +141,7 @@ def parse_header(folder: Path, content: bytes) -> Run:
         header.started,
         header.status,
         header.weights_source,
+        tuple(header.excluded),
         header.seconds,
         header.weight_hashes,
     )
@@ -166,7 +170,7 @@ _Cells = Annotated[list[str], Field(min_length=5, max_length=5)]
 class _Header(_Part):
     """The content of a run.json, as `Run.save` writes it."""
 
-    version: Literal[2] = Field(alias="schema")
+    version: Literal[3] = Field(alias="schema")
     started: str
     status: Literal["complete", "running", "interrupted"]
     suite: str
@@ -175,6 +179,7 @@ class _Header(_Part):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     environment: _Environment
     weights_source: str | None
+    excluded: list[str]
     weight_hashes: dict[str, str]
     plan: list[_Cells]
     planned_by_any_suite: list[_Cells]

@@ -29,12 +29,13 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_columns_are_those_of_the_schema_number() -> None:
     """A new field of OutputRow or package of STACK changes the columns: then raise SCHEMA, and this list."""
-    assert history.SCHEMA == 1
+    assert history.SCHEMA == 2
     assert " ".join(history.empty().columns) == (
         "run_id run started suite run_status filtered platform python cpu pinned "
         "torch torchvision torchao transformers nncf executorch numpy "
         "model size weights flow variant point output status sqnr_db sqnr_min_db max_abs_err cosine ref_rms numel "
-        "noise_db task_metric quantize_nodes dequantize_nodes slice_nodes nodes fix_state cause error"
+        "noise_db sqnr_lo_db sqnr_hi_db task_metric "
+        "quantize_nodes dequantize_nodes slice_nodes nodes fix_state cause error"
     )
 
 

@@ -131,7 +131,7 @@ def test_what_is_no_run_is_not_the_latest(reports: Path) -> None:
 # Damage
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 2}', "<<<<<<< HEAD"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 3}', "<<<<<<< HEAD"])
 def test_a_damaged_run_json_is_an_error_naming_it(reports: Path, text: str) -> None:
     stored(reports, "a")
     (reports / "a" / "run.json").write_text(text)
@@ -157,7 +157,7 @@ def edited(reports: Path, **fields: object) -> Path:
         ("plan", "abc", "plan"),
         ("plan", [["resnet", "small", {}, "x86-static", "released"]], "plan.0.2"),
         ("planned_by_any_suite", [["a"] * 6], "planned_by_any_suite.0"),
-        ("schema", "2", "schema"),
+        ("schema", "3", "schema"),
         ("started", 5, "started"),
         ("status", "half", "status"),
         ("suite", None, "suite"),
@@ -217,9 +217,9 @@ def test_a_name_that_utf8_cannot_say_is_read_back_as_it_was(reports: Path) -> No
     assert find_run(reports, None).plan.cases == (odd,)
 
 
-@pytest.mark.parametrize("schema", [1, 3])
+@pytest.mark.parametrize("schema", [1, 2, 4])
 def test_a_run_of_an_older_or_newer_schema_is_not_guessed_at(reports: Path, schema: int) -> None:
-    with pytest.raises(TableError, match=f"schema {schema}, this version reads 2; measure again"):
+    with pytest.raises(TableError, match=f"schema {schema}, this version reads 3; measure again"):
         load_run(edited(reports, schema=schema))
 
 

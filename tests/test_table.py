@@ -15,7 +15,7 @@ from tests.rows import output_row, quantizer_row
 
 COLUMNS = [field.name for field in fields(OutputRow)]
 HEADER = ",".join(COLUMNS)
-LINE = "resnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,2,3,0,10,,,"
+LINE = "resnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,,,2,3,0,10,,,"
 HANDWRITTEN = f"{HEADER}\n{LINE}\n"
 
 

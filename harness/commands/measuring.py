@@ -1,0 +1,105 @@
+"""The verbs that measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import arguments
+from harness.report.text import spoken
+
+if TYPE_CHECKING:
+    from harness.store import Run
+    from harness.workspace import Workspace
+
+
+@click.command()
+@arguments.selecting
+@arguments.measuring
+def run(**options: Any) -> None:
+    """Measure a suite or a selection into reports/RUN/."""
+    from harness.report.terminal import console, print_matrix
+    from harness.workspace import find_workspace
+
+    measured = _measure(find_workspace(), options)
+    print_matrix(console(), measured.outputs)
+    click.echo(spoken(f"measured in {measured.seconds:.0f} s: {measured.folder}"))
+
+
+@click.command()
+@arguments.selecting
+@arguments.measuring
+@click.option("--history", is_flag=True, help="Add the run to history.parquet among the reports.")
+@arguments.as_json
+def gate(as_json: bool, history: bool, **options: Any) -> None:
+    """Run, check and report in one: the exit code is the verdict."""
+    from harness.report.terminal import console, print_matrix
+    from harness.verbs.judging import judge_and_report
+    from harness.verbs.reporting import keep_in_history
+    from harness.workspace import find_workspace
+
+    workspace = find_workspace()
+    measured = _measure(workspace, options)
+    if not as_json:
+        print_matrix(console(), measured.outputs)
+    if history:
+        keep_in_history(workspace, measured)
+    arguments.leave(judge_and_report(workspace, measured, as_json=as_json))
+
+
+@click.command()
+@arguments.run_argument
+@click.option("--because", required=True, metavar="TEXT", help="Why these numbers are right; kept with them.")
+@click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only rows of this model.")
+@click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only rows of this flow.")
+@click.option("--row", "rows", multiple=True, metavar="PATTERN", help="Only rows whose key fits, parts joined by '/'.")
+@click.option("--dry-run", is_flag=True, help="Print old -> new and stop.")
+@click.option("--noise-runs", type=click.IntRange(0), default=5, show_default=True,
+              help="Jittered runs that measure noise floors, 2 at least; 0 keeps the stored ones.")  # fmt: skip
+@arguments.measuring
+def accept(run: str | None, because: str, dry_run: bool, noise_runs: int, **options: Any) -> None:
+    """Make a stored run the baseline, with a reason.
+
+    RUN is a folder in reports/, by default the latest. Prints old -> new first, and measures noise floors.
+    """
+    from harness.accept import Request
+    from harness.store import find_run
+    from harness.verbs import accepting
+    from harness.workspace import find_workspace
+
+    if noise_runs == 1:
+        raise click.UsageError("--noise-runs 1: a spread needs two runs at least; 0 keeps the stored noise floors")
+    workspace = find_workspace()
+    request = Request(because, options["models"], options["flows"], options["rows"])
+    accepting.accept(
+        *(workspace, find_run(workspace.reports, run), request, arguments.how(options)),
+        dry_run=dry_run,
+        noise_runs=noise_runs,
+    )
+
+
+@click.command()
+@arguments.models
+@arguments.jobs
+def train(models: tuple[str, ...], jobs: int) -> None:
+    """Retrain the small models, bit for bit.
+
+    Rewrites models/weights/*.safetensors from the seed.
+    """
+    from harness.verbs.training import train_models
+    from harness.workspace import find_workspace
+
+    for line in train_models(find_workspace(), models, jobs):
+        click.echo(spoken(line))
+
+
+def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
+    from harness.execute import measure
+    from harness.report.progress import showing_progress
+
+    with showing_progress() as shown:
+        return measure(workspace, arguments.selection(options), arguments.how(options), shown.start, shown.update)
+
+
+VERBS = (run, gate, accept, train)
