@@ -106,8 +106,11 @@ def _gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:
     run.quantizers = [row for result in results for row in result.quantizers]
     measured = {row.key for row in run.outputs}
     for result in results:
+        subject = "/".join(result.job.subject)
+        run.adapter_hashes |= {subject: result.adapter} if result.adapter else {}
         if result.weights:
-            run.weight_hashes["/".join(result.job.subject)] = result.weights
+            run.weight_hashes[subject] = result.weights
+            run.input_hashes[subject] = result.inputs
         for case in result.job.cases:
             if case not in result.finished and run.status == INTERRUPTED:
                 continue

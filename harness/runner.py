@@ -44,6 +44,8 @@ class GroupResult:
     outputs: list[OutputRow] = field(default_factory=list)
     quantizers: list[QuantizerRow] = field(default_factory=list)
     weights: str = ""
+    inputs: dict[str, list[str]] = field(default_factory=dict)
+    adapter: dict[str, str] = field(default_factory=dict)
     finished: set[Case] = field(default_factory=set)
     last: tuple[Case, Stage] | None = None
     errors: dict[Case, str] = field(default_factory=dict)
@@ -180,8 +182,9 @@ class _PartReader:
         if "stage" in record:
             result.last = Case(**record["case"]), Stage(record["stage"])
             on_progress(Progress(result.job, *result.last))
-        elif "weights" in record:
-            result.weights = record["weights"]
+        elif "adapter" in record:
+            result.adapter = record["adapter"]
+            result.weights, result.inputs = record.get("weights", ""), record.get("inputs", {})
         elif "broken" in record:
             result.broken = record["broken"]
         elif "error" in record:

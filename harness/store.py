@@ -39,6 +39,10 @@ class Run:
     seconds: float = 0.0
     weight_hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 over a model's float weights, by `model/size/weights`."""
+    input_hashes: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """SHA-256 of each batch of `calibration` and `evaluation`, by `model/size/weights`."""
+    adapter_hashes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """SHA-256 of the adapter's file and its helpers by the file's name, by `model/size/weights`."""
     outputs: list[OutputRow] = field(default_factory=list)
     quantizers: list[QuantizerRow] = field(default_factory=list)
 
@@ -71,6 +75,8 @@ class Run:
             "weights_source": self.weights_source,
             "excluded": list(self.excluded),
             "weight_hashes": self.weight_hashes,
+            "input_hashes": self.input_hashes,
+            "adapter_hashes": self.adapter_hashes,
             "plan": [list(asdict(case).values()) for case in self.plan.cases],
             "planned_by_any_suite": [list(asdict(case).values()) for case in self.plan.planned_by_any_suite],
         }
@@ -144,6 +150,8 @@ def parse_header(folder: Path, content: bytes) -> Run:
         tuple(header.excluded),
         header.seconds,
         header.weight_hashes,
+        header.input_hashes,
+        header.adapter_hashes,
     )
 
 
@@ -181,6 +189,8 @@ class _Header(_Part):
     weights_source: str | None
     excluded: list[str]
     weight_hashes: dict[str, str]
+    input_hashes: dict[str, dict[str, list[str]]] = {}
+    adapter_hashes: dict[str, dict[str, str]] = {}
     plan: list[_Cells]
     planned_by_any_suite: list[_Cells]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ class Subject:
 
     Reference outputs are spilled to a temporary folder in `spill` batch by batch, so memory does not grow with the
     evaluation set. With `jitter`, floating inputs are multiplied by 1 + 1e-6 N(0, 1) drawn from that seed (the
-    parameters are, where a model has no floating input).
+    parameters are, where a model has no floating input). `input_hashes` holds a SHA-256 for each batch of `calibration`
+    and `evaluation`, as the adapter gives them; a jittered subject has none.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class Subject:
         self._spill = tempfile.TemporaryDirectory(prefix=SPILL_PREFIX, dir=spill)
         self.inputs: tuple[torch.Tensor, ...] = ()
         self._shapes: list[tuple[tuple[int, ...], torch.dtype]] = []
+        self.input_hashes: dict[str, list[str]] = {}
         before = self.weights_digest()
         self._compute_reference()
         self.digest = self.weights_digest()
+        self._hash_calibration()
         if jitter is None and self.digest != before:
             raise AdapterError(f"{adapter.__name__}: the model changes its own parameters or buffers when it runs")
 
@@ -79,6 +83,8 @@ class Subject:
         self._shapes = [(tuple(value.shape), value.dtype) for value in first.inputs]
         for index, batch in enumerate(self._jittered(self._adapter.evaluation(self._size, self._seed))):
             self.inputs = self.inputs or batch.inputs
+            if self._jitter is None:  # now: the model may write into them
+                self.input_hashes.setdefault("evaluation", []).append(batch_digest(batch))
             outputs = flatten(self.model(*batch.inputs))
             if len(outputs) != len(self.outputs):
                 raise AdapterError(
@@ -87,6 +93,13 @@ class Subject:
                 )
             spilled = {str(i): value.contiguous().clone() for i, value in enumerate(outputs)}
             save_file(spilled, self._batch_file(index))
+
+    def _hash_calibration(self) -> None:
+        if self._jitter is None:
+            # What is wrong with calibration data is for the stage that needs them to say, and some flows need none.
+            with suppress(Exception):
+                batches = self._jittered(self._adapter.calibration(self._size, self._seed))
+                self.input_hashes["calibration"] = [batch_digest(batch) for batch in batches]
 
     def _batch_file(self, index: int) -> Path:
         return Path(self._spill.name) / f"{index}.safetensors"
@@ -176,6 +189,15 @@ def flatten(outputs: Any) -> list[torch.Tensor]:
 def weight_hashes(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     """SHA-256 of each tensor's bytes by name."""
     return {name: hashlib.sha256(_bytes(tensor)).hexdigest() for name, tensor in tensors}
+
+
+def batch_digest(batch: Batch) -> str:
+    """One SHA-256 over dtypes, shapes and bytes of a batch's inputs, and of its labels where there are any."""
+    digest = hashlib.sha256()
+    for value in (*batch.inputs, *(() if batch.labels is None else (batch.labels,))):
+        digest.update(f"{value.dtype} {list(value.shape)}".encode())
+        digest.update(_bytes(value))
+    return digest.hexdigest()
 
 
 def _bytes(tensor: torch.Tensor) -> memoryview:

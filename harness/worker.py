@@ -32,6 +32,7 @@ class GroupJob:
     """Cases that share one float model, and where their results go.
 
     `weights_source` is what the adapter's `build` is given: the kind, or a path. `jitter` seeds a noise-floor replica.
+    `points` are the only ones to measure; None is all.
     """
 
     start: Path
@@ -41,6 +42,7 @@ class GroupJob:
     part: Path
     log: Path
     jitter: int | None = None
+    points: frozenset[Point] | None = None
 
     @property
     def subject(self) -> tuple[str, str, str]:
@@ -113,18 +115,21 @@ def _measure(job: GroupJob, emit: Any) -> None:
 
     torch.set_num_threads(1)
     from harness.pipeline import Pipeline
+    from harness.sources import file_hash, source_hashes
     from harness.subject import Subject
     from harness.workspace import find_workspace
 
     logging.disable(logging.WARNING)
     workspace = find_workspace(job.start)
     first = job.cases[0]
+    file = workspace.models / f"{first.model}.py"
+    emit(adapter={file.name: file_hash(file)} if file.exists() else {})  # should it not even be importable
     adapter = workspace.load_adapter(first.model)
     with torch.no_grad():
         subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, job.part.parent)
     torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
     try:
-        emit(weights=subject.digest)
+        emit(weights=subject.digest, inputs=subject.input_hashes, adapter=source_hashes(adapter))
         pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)))
         for case in job.cases:
             emit(**_measure_case(job, case, pipeline))
@@ -136,7 +141,7 @@ def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, An
     from harness import fixes, flows
 
     start = time.perf_counter()
-    only = None if job.jitter is None else frozenset({Point.CONVERTED, Point.LOWERED})
+    only = job.points if job.jitter is None else frozenset({Point.CONVERTED, Point.LOWERED})
     try:
         flow, repairs = flows.load(case.flow), fixes.of_variant(case.variant, fixes.installed())
         result = pipeline.measure(case, flow, repairs, only)
