@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 import torch
+from torch.fx import GraphModule
 
 from harness.errors import ConfigError
 from harness.fixes import Fix
@@ -17,6 +18,7 @@ from harness.fixes.states import RepairError, RepairLeftError, repaired, state_o
 from harness.flows import Flow
 from harness.graphs import copy_graph
 from harness.measure.cause import lowered_cause, output_cause
+from harness.measure.prepared import PreparedFacts
 from harness.measure.ranges import RangeReader
 from harness.measure.structure import count_nodes, graph_digest
 from harness.records import Case, Cause, FixState, OutputRow, Point, QuantizerRow, Stage, failed_rows
@@ -55,12 +57,27 @@ class _Measured:
     digests: tuple[str, str] = ("", "")
 
 
-class Pipeline:
-    """Takes one subject through flows and variants; what two variants share is run and measured once."""
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """Both sides of a point; `fixes` are those to be at work (`repaired`) while `actual` runs."""
 
-    def __init__(self, subject: Subject, on_stage: Callable[[Case, Stage], None]) -> None:
+    reference: GraphModule
+    actual: GraphModule
+    facts: PreparedFacts
+    fixes: tuple[Fix, ...]
+
+
+class Pipeline:
+    """Takes one subject through flows and variants; what two variants share is run and measured once.
+
+    Quantizers that `excluded` names, or patterns, stay in float; a name that fits none fails the case at `prepare`.
+    """
+
+    def __init__(
+        self, subject: Subject, on_stage: Callable[[Case, Stage], None], excluded: tuple[str, ...] = ()
+    ) -> None:
         self._subject = subject
-        self._stages = Stages(subject, on_stage)
+        self._stages = Stages(subject, on_stage, excluded)
         self._float: dict[object, _Measured | StageError] = {}
         self._points: dict[object, _Measured | StageError] = {}
         self._flow = ""
@@ -104,6 +121,15 @@ class Pipeline:
             result.outputs = [replace(row, fix_state=state) if row.point == last else row for row in result.outputs]
         self._spoiled = next((str(error) for error in errors if error.comes_from(RepairLeftError)), "")
         return result
+
+    def graphs(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> Graphs:
+        """The float graph and the one that is measured at a point; shared, so that nobody may write into them.
+
+        Raises `StageError` if one cannot be made.
+        """
+        applied = self._applied(case, flow, fixes)
+        made = self._stages.at(_MADE_BY[point], case, flow, applied)
+        return Graphs(self._stages.export(case, flow), made.graph, made.facts, active_at(_MADE_BY[point], applied))
 
     def _applied(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
         """The fixes to apply; those that the installed release does not need any more are left out."""

@@ -137,6 +137,11 @@ class Subject:
         for batch in self._jittered(self._adapter.calibration(self._size, self._seed)):
             yield batch.inputs
 
+    def evaluation(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Inputs of the evaluation set, batch by batch."""
+        for batch in self._jittered(self._adapter.evaluation(self._size, self._seed)):
+            yield batch.inputs
+
     def _evaluation(self) -> Iterator[tuple[Batch, list[torch.Tensor]]]:
         for index, batch in enumerate(self._jittered(self._adapter.evaluation(self._size, self._seed))):
             spilled = load_file(self._batch_file(index))

@@ -47,7 +47,7 @@ class RangeReader(Interpreter):
                 parameter = folded or trace_source(node.args[0]).op == "get_attr"
                 role = Role.BIAS if operand == "bias" else Role.WEIGHT if parameter else Role.ACTIVATION
                 mode = Mode.DYNAMIC if _has_dynamic_qparams(node) else Mode.STATIC
-                axis = _output_axis(reader, operand) if parameter else None
+                axis = output_axis(reader, operand) if parameter else None
                 self._stats[node] = QuantizerStats(name, role, constant=parameter, mode=mode, output_axis=axis)
             if folded:
                 self._measure_folded(node)
@@ -134,7 +134,7 @@ def _has_dynamic_qparams(node: Node) -> bool:
     return any(is_qparams(source) for source in node.all_input_nodes)
 
 
-def _output_axis(reader: Node, operand: str) -> int | None:
+def output_axis(reader: Node, operand: str) -> int | None:
     """Axis of a weight that counts the output channels of the op which reads it; None for ops without such an axis."""
     if operand != "weight":
         return None

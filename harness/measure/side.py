@@ -70,14 +70,15 @@ class Side:
     def constant(self, node: Node) -> Any:
         """The value of a node that depends on parameters and buffers alone."""
         if node not in self._constants:
-            self._constants[node] = self._attribute(node) if node.op == "get_attr" else call(node, self.constant)
+            self._constants[node] = self.attribute(node) if node.op == "get_attr" else call(node, self.constant)
         return self._constants[node]
 
     def is_constant(self, node: Node) -> bool:
         """Whether `constant` has a value for a node."""
         return node in self._dataflow.constants
 
-    def _attribute(self, node: Node) -> Any:
+    def attribute(self, node: Node) -> Any:
+        """The parameter, buffer or constant behind a `get_attr` node, as it is now."""
         value: Any = self._graph
         for part in str(node.target).split("."):
             value = getattr(value, part)
@@ -91,7 +92,7 @@ class Side:
         if node.op == "placeholder":
             value: Any = self._inputs.pop(node).clone()  # the other graph gets the same tensors, and may write to them
         elif node.op == "get_attr":
-            value = self._attribute(node).clone()  # written into by this graph: every batch begins with the same bits
+            value = self.attribute(node).clone()  # written into by this graph: every batch begins with the same bits
         elif node.op == "call_module":
             module = self._graph.get_submodule(str(node.target))
             value = module(*map_arg(node.args, self._value), **map_arg(node.kwargs, self._value))

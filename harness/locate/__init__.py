@@ -1,0 +1,1 @@
+"""Where damage comes from: quantizers or layers are put right one set at a time, and the outputs measured."""
