@@ -45,7 +45,8 @@ class Culprit:
 
     `names` are quantizer names, or the name of one layer. `old` and `new` are the ranges (lo, hi) before and after;
     `new` is None where it was left in float, both are where there is no range. `local_db` is its own SQNR. `alone_db`
-    is what the output's SQNR gains when nothing else is put right; None where that was not measured.
+    is what the output's SQNR gains when nothing else is put right; None where that was not measured. `readers` are the
+    layers that take its value; without them they are told by its name, which says only the first of several.
     """
 
     kind: Literal["quantizer", "layer"]
@@ -56,6 +57,7 @@ class Culprit:
     local_db: Finite
     alone_db: Finite
     source: str = ""
+    readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, config=_strict)
@@ -129,8 +131,22 @@ def write(folder: Path, located: Located) -> Path:
 
 def read(folder: Path) -> list[Located]:
     """All records of a folder, by case, point and output; raises `TableError` naming a file that is none."""
-    found = [_read(file) for file in sorted(folder.glob("*.json"))]
-    return sorted(found, key=lambda one: (one.case, one.point, one.output))
+    found, damaged = read_sound(folder)
+    if damaged:
+        raise damaged[0]
+    return found
+
+
+def read_sound(folder: Path) -> tuple[list[Located], list[TableError]]:
+    """The records of a folder as `read` orders them, and an error for each file that is none."""
+    found: list[Located] = []
+    damaged: list[TableError] = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            found.append(_read(file))
+        except TableError as error:
+            damaged.append(error)
+    return sorted(found, key=lambda one: (one.case, one.point, one.output)), damaged
 
 
 def _read(file: Path) -> Located:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from harness import extra
 from harness.errors import ExitCode
 from harness.judge import Judgement
-from harness.report import phrases
+from harness.located import Located
+from harness.report import culprits, phrases
 from harness.report.advice import advice
 from harness.report.changes import Change, changes
 from harness.report.deltas import MOST_NAME, shortened
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 MOST_BYTES = 60_000
 """A GitHub comment holds 65,536 characters; what the parts below may take adds up to less than this."""
 
-_MOST_NOTES, _MOST_CHANGES = 4_000, 28_000
+_MOST_NOTES, _MOST_CHANGES, _MOST_CULPRITS = 4_000, 24_000, 4_000
 _MOST_FIXES, _MOST_BOUNDS, _MOST_MATRIX, _MOST_COVERAGE, _MOST_ENVIRONMENT = 7_000, 6_000, 6_000, 3_000, 3_000
-_MOST_OUTPUTS = 5
+_MOST_OUTPUTS, _MOST_BLAMED = 5, 3
 _MOST_CELL = 240
 _SIGNS = {ExitCode.OK: "✅", ExitCode.STALE: "⚠️"}
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|\bgh-(?=\d)|:(?=//)|\bwww(?=\.)|:(?=(?:100|1234):)", re.IGNORECASE)
@@ -61,8 +62,8 @@ def code(text: object) -> str:
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
-def render(run: Run, judgement: Judgement) -> str:
-    """Markdown of a judged run, of less than `MOST_BYTES` bytes.
+def render(run: Run, judgement: Judgement, located: Sequence[Located] = ()) -> str:
+    """Markdown of a judged run and of what was located in it, of less than `MOST_BYTES` bytes.
 
     Raises `UsageError` if the extra is not installed.
     """
@@ -86,6 +87,7 @@ def render(run: Run, judgement: Judgement) -> str:
         notes=_fitted([], map(_note, judgement.notes), len(judgement.notes), _MOST_NOTES, "notes: see `verdict.json`"),
         changes=_changes(run, judgement),
         advice=_advice(run, judgement),
+        culprits=_fitted([], map(_located, located), len(located), _MOST_CULPRITS, "outputs: see `located/`"),
         fixes=_table(fixes, _MOST_FIXES, "`outputs.csv`"),
         idle=_fitted([], idle, len(idle), 1_000, "fixes that idle: see `outputs.csv`"),
         bounds=_table(bounds_frame(run.quantizers), _MOST_BOUNDS, "`quantizers.csv`"),
@@ -132,6 +134,15 @@ def _change(change: Change) -> str:
             _lines(change.cause, waived),
         ]
     )
+
+
+def _located(located: Located) -> str:
+    """An output and its first culprits, as a list in a list."""
+    told = [culprits.text(located, one) for one in located.culprits[:_MOST_BLAMED]]
+    more = len(located.culprits) - len(told)
+    told += [f"and {more} more"] if more > 0 else []
+    lines = [f"  - {item(shortened(line, 2 * _MOST_CELL))}" for line in (*told, *culprits.remarks(located))]
+    return "\n".join([f"- {item(shortened(culprits.headline(located), 2 * _MOST_CELL))}", *lines])
 
 
 def _lines(*texts: str) -> str:

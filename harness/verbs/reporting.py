@@ -11,6 +11,7 @@ from harness import extra
 from harness.errors import SqnrError, in_a_line
 from harness.files import replace_all, write_atomically
 from harness.judge import Judgement, judge_or_none
+from harness.located import FOLDER, Located, read_sound
 from harness.records import OutputRow, QuantizerRow
 from harness.report import verdict_json
 from harness.report.terminal import console, print_judgement, print_line, print_matrix
@@ -45,15 +46,24 @@ def _rendered(
     from harness.report import junit, markdown, sheets
     from harness.report.html import page
 
-    text = markdown.render(run, judgement)
+    located = located_in(run)
+    text = markdown.render(run, judgement, located)
     reports: dict[Path, str | bytes] = {
-        folder / HTML: page.render(run, judgement, history),
+        folder / HTML: page.render(run, judgement, history, located),
         folder / MARKDOWN: text,
         folder / JUNIT: junit.render(run, judgement),
         folder / "sheets" / "outputs.csv": sheets.render(run.outputs, OutputRow),
         folder / "sheets" / "quantizers.csv": sheets.render(run.quantizers, QuantizerRow),
     }
     return reports, text
+
+
+def located_in(run: Run) -> list[Located]:
+    """What `sqnr locate` found in a run. A damaged record is said on standard error and left out."""
+    found, damaged = read_sound(run.folder / FOLDER)
+    for error in damaged:
+        _say(f"a report without a record: {error}")
+    return found
 
 
 def report_run(
@@ -163,7 +173,8 @@ def draw(run: Run, folder: Path) -> list[str]:
     """
     from harness.report import pictures
 
-    return [*map(str, pictures.draw(run, folder)), *pictures.left_out(run)]
+    located, _ = read_sound(run.folder / FOLDER)  # of damaged ones the reports speak
+    return [*map(str, pictures.draw(run, folder, located)), *pictures.left_out(run, located)]
 
 
 def write_history(remembered: Remembered, file: Path) -> Path | None:

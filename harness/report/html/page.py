@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from harness import __version__, extra
 from harness.errors import ExitCode
 from harness.files import storable
 from harness.judge import Judgement
+from harness.located import Located
 from harness.records import Case
 from harness.report import phrases
 from harness.report.advice import advice
@@ -24,6 +26,7 @@ from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_
 from harness.report.groups import groups
 from harness.report.html import assets, figures, view
 from harness.report.html.figures import Figure
+from harness.report.html.located_view import located_views
 from harness.report.html.timeline import Timeline
 from harness.report.levels import level_frame
 from harness.report.order import natural, point_order
@@ -50,8 +53,8 @@ class _Data:
         return name
 
 
-def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> str:
-    """The page of a judged run, with its history where there is one.
+def render(run: Run, judgement: Judgement, history: Timeline | None = None, located: Sequence[Located] = ()) -> str:
+    """The page of a judged run, with its history where there is one, and what was located in it.
 
     Raises `UsageError` if the extra `report` is not installed.
     """
@@ -60,6 +63,7 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> s
     data = _Data()
     outcomes = Counter(verdict.outcome for verdict in judgement.verdicts)
     matrix = fix_matrix(run.outputs)
+    views = located_views(located, data.figures, data.tables)
     context = {
         "title": f"{_SIGNS.get(judgement.exit_code, '✗')} Numerical accuracy: {run.name}",
         "kicker": "Numerical accuracy of quantized models",
@@ -88,10 +92,15 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None) -> s
         "coverage": _table(coverage_frame(run.quantizers)),
         "quantizers": _quantizers(run, judgement, data, names),
         "settings": settings(run, judgement),
+        "located": views,
+        "located_cases": {
+            view.key: names[one.case] for view, one in zip(views, located, strict=True) if one.case in names
+        },
     }
     context["sections"] = [
         ("changes", "What changed"),
         *([("failures", "Failures")] if context["failures"] else []),
+        *([("culprits", "Culprits")] if views else []),
         ("fixes", "Fixes"),
         ("outputs", "Outputs"),
         ("cases", "Cases"),
@@ -113,6 +122,22 @@ def render_history(history: Timeline) -> str:
         "sections": [("history", "History")],
     }
     return _lay_out("timeline.html.j2", context, _Data(), history)
+
+
+def render_located(located: Sequence[Located]) -> str:
+    """The page of what was located, without a run; raises `UsageError` if the extra `report` is not installed."""
+    data = _Data()
+    count = len(located)
+    context = {
+        "title": "Culprits",
+        "kicker": "Numerical accuracy of quantized models",
+        "verdict_sign": "★",
+        "meaning": f"Where the damage comes from: {count} output{'' if count == 1 else 's'}",
+        "tone": "note",
+        "sections": [("culprits", "Culprits")],
+        "located": located_views(located, data.figures, data.tables),
+    }
+    return _lay_out("located_page.html.j2", context, data, None)
 
 
 def _lay_out(template: str, context: dict[str, Any], data: _Data, history: Timeline | None) -> str:

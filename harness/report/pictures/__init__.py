@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from harness import extra
+from harness.located import Located
 from harness.records import RELEASED
 from harness.report.bounds import moved_bounds, range_frame
 from harness.report.fix_matrix import fix_matrix
 from harness.report.order import point_order
 from harness.report.pictures import canvas
 from harness.report.pictures.canvas import short
+from harness.report.pictures.layers import draw_layers
 from harness.report.pictures.matrix import draw_fix_matrix
 from harness.report.pictures.ranges import draw_moved_bounds, draw_ranges, drawable
 from harness.store import Run
 
-MOST_RANGE_PLOTS = 30
+MOST_RANGE_PLOTS, MOST_LAYER_PLOTS = 30, 30
 _FEWEST_MOVED = 2
 _CASE = ["model", "size", "weights", "flow", "variant"]
 _Case = tuple[str, ...]
 _Cases = list[tuple[_Case, pd.DataFrame]]
 
 
-def draw(run: Run, folder: Path) -> list[Path]:
+def draw(run: Run, folder: Path, located: Sequence[Located] = ()) -> list[Path]:
     """Write pictures of a run into `folder`, SVG and PNG of each, and return their paths.
 
     `fix-matrix` if a flow has fixes; `range-bounds-<model>-<size>-<flow>-<fix>` for each variant that moved two bounds
-    or more; `range-plot-<model>-<size>-<flow>` of released code (`left_out` says of which not). What has nothing to
-    show has no picture. Raises `UsageError` if matplotlib is missing or the folder cannot be written.
+    or more; `range-plot-<model>-<size>-<flow>` of released code; `layers-<model>-<size>-<flow>-<variant>-<point>-` and
+    the output's name for each located output (`left_out` says of what not). What has nothing to show has no picture.
+    Raises `UsageError` if matplotlib is missing or the folder cannot be written.
     """
     extra.require("the pictures", "matplotlib")
     written: list[Path] = []
@@ -51,18 +55,33 @@ def draw(run: Run, folder: Path) -> list[Path]:
             title = f"{_title(where)}: ranges of released code"
             name = canvas.stem("range-plot", *where, taken=taken)
             written += canvas.save(draw_ranges(part, title, run.name), folder, name, title)
+        for one in _drawable(located)[:MOST_LAYER_PLOTS]:
+            where = [one.model, one.size, one.flow, one.variant, one.point, one.output]
+            name, title = (
+                canvas.stem("layers", *where, taken=taken),
+                f"dB along the network: {short(' '.join(where), 96)}",
+            )
+            written += canvas.save(draw_layers(one, f"; run {short(run.name)}"), folder, name, title)
     return written
 
 
-def left_out(run: Run) -> list[str]:
-    """What `draw` has no range plot of, as there would be too many: a line for each reason."""
+def left_out(run: Run, located: Sequence[Located] = ()) -> list[str]:
+    """What `draw` has no picture of, as there would be too many: a line for each reason."""
     plotted, fixless, clipping_less = _plotted_cases(run, range_frame(run.quantizers))
     lines = []
     if fixless:
         lines.append(f"no range plots of flows without fixes: {', '.join(short(flow) for flow in fixless)}")
     if clipping_less:
         lines.append(f"no range plots of {clipping_less} more cases, which clip less than the {len(plotted)} drawn")
+    more = len(_drawable(located)) - MOST_LAYER_PLOTS
+    if more > 0:
+        lines.append(f"no picture of the layers of {more} more located outputs")
     return lines
+
+
+def _drawable(located: Sequence[Located]) -> list[Located]:
+    """The records that have layers."""
+    return [one for one in located if one.layers]
 
 
 def _moved_cases(run: Run) -> _Cases:

@@ -53,17 +53,19 @@
   const sortable = (table) => {
     if (!DataTable.isDataTable(table)) make(table, common(table.tBodies[0].rows.length));
   };
-  // The first cell of such a row is the anchor of its case; a heading of class `number` is over a column of numbers.
-  const column = (heading, index) => ({
-    data: index + 1,
+  // A heading of class `number` is over a column of numbers. Where rows are linked, their first cell is the anchor of
+  // a case, and the second its name.
+  const link = (text, type, row) => type === "display" ? `<a href="#${row[0]}">${escaped.display(text)}</a>` : text;
+  const column = (linked) => (heading, index) => ({
+    data: index + linked,
     ...(heading.className === "number" ? { type: "num", className: "number" } : {}),
-    render: index ? escaped : (text, type, row) =>
-      type === "display" ? `<a href="#${row[0]}">${escaped.display(text)}</a>` : text,
+    render: linked && !index ? link : escaped,
   });
   const fill = (table) => {
     if (DataTable.isDataTable(table)) return;
     const rows = data.tables[table.dataset.rows];
-    const columns = [...table.tHead.rows[0].cells].map(column);
+    const linked = "linked" in table.dataset ? 1 : 0;
+    const columns = [...table.tHead.rows[0].cells].map(column(linked));
     make(table, { ...common(rows.length), data: rows, columns, deferRender: true });
   };
 
