@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.environment import ISAS
+
 if TYPE_CHECKING:
     from harness.execute import Options
     from harness.judge import Judgement
@@ -44,7 +46,7 @@ def selecting(verb: F) -> F:
 
 
 def measuring(verb: F) -> F:
-    """Options that say how to measure; none of them but --no-pin changes a number."""
+    """Options that say how to measure; none of them but --no-pin and --isa changes a number."""
     for option in (
         jobs,
         click.option(
@@ -52,6 +54,9 @@ def measuring(verb: F) -> F:
         ),
         click.option("--shuffle", type=int, metavar="SEED", help="Measure in a shuffled order; no byte may change."),
         click.option("--no-pin", is_flag=True, help="Use every instruction set the CPU has; not for baselines."),
+        click.option(
+            "--isa", type=click.Choice(ISAS), help="Pin another instruction set than avx2; not for baselines."
+        ),
     ):
         verb = option(verb)
     return verb
@@ -86,7 +91,10 @@ def how(options: dict[str, Any]) -> Options:
     """What the options of `measuring` say."""
     from harness.execute import Options
 
-    return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])
+    isa = options["isa"] or ""
+    if isa and options["no_pin"]:
+        raise click.UsageError(f"--isa {isa} pins an instruction set and --no-pin none: give one of them")
+    return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"], isa)
 
 
 def leave(judgement: Judgement) -> None:

@@ -13,10 +13,28 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from harness.errors import UsageError
+
+ISAS = {
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE"},
+    "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_CBWR": "AVX512"},
+    "sse4": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
+}
+"""Instruction sets to measure with, and what holds ATen, oneDNN and MKL to each.
+
+MKL's COMPATIBLE is SSE2 code, the only one that processors of all makers agree on: `avx2` and `sse4` share it, as a
+machine without AVX2 would under the pins. The AVX512 branch is that of Intel's processors; others take what MKL has for
+them. ATen has no SSE4 of its own: its `default` is compiled for SSE2.
+"""
+_NEEDED_FLAGS = {
+    "avx2": ("avx2", "fma"),
+    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
+    "sse4": ("sse4_1",),
+}
+"""As /proc/cpuinfo has them, what ATen and oneDNN ask of a processor before they take that code."""
+
 PINS = {
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "MKL_CBWR": "COMPATIBLE",
+    **ISAS["avx2"],
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -29,12 +47,46 @@ AVX-512 against AVX2 moves a quantized ResNet-18 by 0.045 dB and 1 against 2 thr
 STACK = ("torch", "torchvision", "torchao", "transformers", "nncf", "executorch", "numpy")
 
 
-def pin(environ: MutableMapping[str, str] = os.environ, *, pinned: bool = True) -> None:
-    """Put the pins into `environ`; with `pinned=False` only the single thread."""
+def pin(environ: MutableMapping[str, str] = os.environ, *, pinned: bool = True, isa: str = "") -> None:
+    """Put the pins into `environ`, those of another instruction set if asked; with `pinned=False` only one thread.
+
+    Raises `UsageError` for an instruction set that was asked for and that this processor lacks.
+    """
+    if isa:
+        check_isa(isa)
     environ.update({key: value for key, value in PINS.items() if pinned or key.endswith("THREADS")})
-    if not pinned:
-        for key in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR"):
-            environ.pop(key, None)
+    if pinned:
+        environ.update(ISAS.get(isa, {}))
+        return
+    for key in ISAS["avx2"]:
+        environ.pop(key, None)
+
+
+def check_isa(isa: str) -> None:
+    """Raise `UsageError` if this processor lacks an instruction set: libraries would take another without a word."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise UsageError(f"--isa {isa}: the instruction sets are those of x86, and this is {platform.machine()}")
+    flags = _cpu_flags()
+    lacking = [flag for flag in _NEEDED_FLAGS[isa] if flags and flag not in flags]
+    if lacking:
+        able = [name for name, needed in _NEEDED_FLAGS.items() if flags.issuperset(needed)]
+        raise UsageError(
+            f"--isa {isa}: this processor ({cpu_name()}) lacks {', '.join(lacking)}; it has {', '.join(able) or 'none'}"
+        )
+
+
+def _cpu_flags() -> frozenset[str]:
+    """What /proc/cpuinfo says the processor can do; nothing where there is no such file."""
+    return frozenset(_cpuinfo("flags").split())
+
+
+def _cpuinfo(field: str) -> str:
+    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.split(":")[0].strip() == field), "")
 
 
 def platform_name() -> str:
@@ -59,11 +111,7 @@ def stack_versions() -> dict[str, str]:
 
 def cpu_name() -> str:
     """Human name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def fingerprint() -> dict[str, object]:

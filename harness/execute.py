@@ -27,13 +27,15 @@ ANY_OUTPUT = "*"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to measure; none of it changes a number but `pinned`."""
+    """How to measure; none of it changes a number but `pinned` and `isa`."""
 
     workers: int = 2
     timeout: float = 1800.0
     pinned: bool = True
     shuffle: int | None = None
     """Seed of a shuffled case order, to show that none leaks into the next; None keeps the plan's order."""
+    isa: str = ""
+    """One of `harness.environment.ISAS` in place of the pins' own; empty keeps those."""
 
 
 def measure(
@@ -53,7 +55,7 @@ def measure(
 
 def measuring_processes(options: Options) -> Workers:
     """A pool whose processes start with the pins in their environment."""
-    environment.pin(pinned=options.pinned)
+    environment.pin(pinned=options.pinned, isa=options.isa)
     return Workers(options.workers, options.timeout)
 
 
@@ -80,7 +82,7 @@ def _measure(
     results, interrupted = workers.run(jobs, on_progress)
     run.status = INTERRUPTED if interrupted else COMPLETE
     run.seconds = time.monotonic() - start
-    _gather(run, results, sizes)
+    gather(run, results, sizes)
     run.save()
     # Killed workers leave their spilled reference outputs behind.
     for spill in run.parts.glob(f"{SPILL_PREFIX}*"):
@@ -100,9 +102,10 @@ def _cost(case: Case, sizes: Sizes) -> float:
     return known[case.size].cost if known is not None else 0.0
 
 
-def _gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:
+def gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:
     """Take over all rows, and make a failed one for every planned output that has none."""
     run.outputs = [row for result in results for row in result.outputs]
+    run.samples = {key: sums for result in results for key, sums in result.samples.items()}
     run.quantizers = [row for result in results for row in result.quantizers]
     measured = {row.key for row in run.outputs}
     for result in results:

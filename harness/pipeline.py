@@ -17,6 +17,7 @@ from harness.fixes.seams import SeamMovedError
 from harness.fixes.states import RepairError, RepairLeftError, repaired, state_of
 from harness.flows import Flow
 from harness.graphs import copy_graph
+from harness.measure.bootstrap import Array
 from harness.measure.cause import lowered_cause, output_cause
 from harness.measure.prepared import PreparedFacts
 from harness.measure.ranges import RangeReader
@@ -44,6 +45,8 @@ class CaseResult:
     case: Case
     outputs: list[OutputRow] = field(default_factory=list)
     quantizers: list[QuantizerRow] = field(default_factory=list)
+    samples: dict[tuple[str, ...], Array] = field(default_factory=dict)
+    """Sums of signal and noise of each sample, (2, samples), by the key of the output row."""
     seconds: dict[str, float] = field(default_factory=dict)
     log: str = ""
 
@@ -55,6 +58,8 @@ class _Measured:
     outputs: list[OutputRow]
     quantizers: list[QuantizerRow] = field(default_factory=list)
     digests: tuple[str, str] = ("", "")
+    samples: dict[str, Array] = field(default_factory=dict)
+    """By output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,11 @@ class Pipeline:
                 continue
             try:
                 measured = self._at(point, case, flow, applied)
-                result.outputs += [_of(row, case) for row in measured.outputs]
+                rows = [_of(row, case) for row in measured.outputs]
+                result.outputs += rows
+                result.samples |= {
+                    row.key: measured.samples[row.output] for row in rows if row.output in measured.samples
+                }
                 result.quantizers += [_of(row, case) for row in measured.quantizers]
             except StageError as error:
                 errors.append(error)
@@ -177,7 +186,8 @@ class Pipeline:
             graph = self._stages.export(case, flow)
             with self._stages.during(case, Stage.MEASURE):
                 rows, digest = self._subject.measure(graph, case, Point.FLOAT)
-        return _Measured([replace(row, cause=output_cause(row, ())) for row in rows], digests=("", digest))
+        rows = [replace(row, cause=output_cause(row, ())) for row in rows]
+        return _Measured(rows, digests=("", digest), samples=self._subject.samples)
 
     def _measure_prepared(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
         # Observers write their statistics when they run, so they are shown the evaluation set on a copy.
@@ -185,7 +195,7 @@ class Pipeline:
         with self._stages.during(case, Stage.MEASURE), repaired(active_at(Stage.PREPARE, fixes)):
             rows, digest = self._subject.measure(prepared, case, Point.PREPARED)
         rows = [replace(row, cause=output_cause(row, ())) for row in rows]
-        return _Measured(rows, digests=(graph_digest(prepared), digest))
+        return _Measured(rows, digests=(graph_digest(prepared), digest), samples=self._subject.samples)
 
     def _measure_quantized(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
         stage = _MADE_BY[point]
@@ -194,7 +204,7 @@ class Pipeline:
         with self._stages.during(case, Stage.MEASURE), repaired(active_at(stage, fixes)):
             reader = RangeReader(made.graph, made.facts)
             rows, digest = self._subject.measure(reader.run, case, point)
-            quantizers = reader.rows(case, point)
+            samples, quantizers = self._subject.samples, reader.rows(case, point)
         lowered = point is Point.LOWERED
         before = self._at(Point.CONVERTED, case, flow, fixes) if lowered else _Measured([])
         converted = {row.output: row for row in before.outputs}
@@ -209,7 +219,7 @@ class Pipeline:
             ]
             cause = lowered_cause(row, own, converted.get(row.output), before.quantizers)
             explained.append(replace(row, **counts, cause=cause))
-        return _Measured(explained, quantizers, (graph_digest(made.graph), digest))
+        return _Measured(explained, quantizers, (graph_digest(made.graph), digest), samples)
 
 
 def _of(row: T, case: Case) -> T:

@@ -6,11 +6,11 @@ import json
 import multiprocessing
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -19,10 +19,16 @@ from harness.files import storable
 from harness.fixes import Fix
 from harness.fixes.states import Diagnosis, undiagnosed
 from harness.records import Case, OutputRow, QuantizerRow, Stage
+from harness.samples import decoded
 from harness.suite import Sizes
 from harness.worker import GroupJob, describe_model, diagnose_fixes, run_group, start_worker
 from harness.workspace import Workspace
 
+if TYPE_CHECKING:
+    from harness.measure.bootstrap import Array
+
+T = TypeVar("T")
+J = TypeVar("J")
 _POLL_SECONDS = 0.2
 
 
@@ -43,6 +49,8 @@ class GroupResult:
     job: GroupJob
     outputs: list[OutputRow] = field(default_factory=list)
     quantizers: list[QuantizerRow] = field(default_factory=list)
+    samples: dict[tuple[str, ...], Array] = field(default_factory=dict)
+    """Sums of signal and noise of each sample, by the key of the output row."""
     weights: str = ""
     inputs: dict[str, list[str]] = field(default_factory=dict)
     adapter: dict[str, str] = field(default_factory=dict)
@@ -119,6 +127,20 @@ class Workers:
                 found += future.result()
         return found, lost
 
+    def call(self, function: Callable[..., T], *args: object) -> T | str:
+        """What a function returns in a process of its own, or how that process ended instead."""
+        future: Future[T] = self._pool.schedule(function, args=args, timeout=self._timeout)
+        wait([future])
+        return _ending(future, self._timeout) or future.result()
+
+    def each(self, function: Callable[[J], T], jobs: Sequence[J]) -> Iterator[tuple[J, T | str]]:
+        """Each job, as it is done, with what a function returns for it, or with how its process ended instead."""
+        futures: dict[Future[T], J] = {
+            self._pool.schedule(function, args=(job,), timeout=self._timeout): job for job in jobs
+        }
+        for future in as_completed(futures):
+            yield futures[future], _ending(future, self._timeout) or future.result()
+
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
         """Measure all jobs, each within the time limit, and read their part files as they grow.
 
@@ -194,7 +216,11 @@ class _PartReader:
             on_progress(Progress(result.job, case))
         else:
             case = Case(**record["result"])
-            result.outputs += [OutputRow(**_storable(row)) for row in record["outputs"]]
+            rows = [OutputRow(**_storable(row)) for row in record["outputs"]]
+            result.outputs += rows
+            result.samples |= {
+                row.key: decoded(text) for row, text in zip(rows, record["samples"], strict=False) if text
+            }
             result.quantizers += [QuantizerRow(**_storable(row)) for row in record["quantizers"]]
             result.finished.add(case)
             on_progress(Progress(result.job, case, seconds=record["seconds"]["total"]))

@@ -1,22 +1,25 @@
-"""A run's folder, `reports/<run>/`: run.json, outputs.csv, quantizers.csv, verdict.json, logs/, parts/."""
+"""A run's folder, `reports/<run>/`: run.json, two tables, samples.safetensors, verdict.json, logs/, parts/."""
 
 from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness import table
+from harness import samples, table
 from harness.errors import TableError, UsageError
 from harness.files import write_atomically
 from harness.records import Case, OutputRow, QuantizerRow
 from harness.suite import Plan
+
+if TYPE_CHECKING:
+    from harness.measure.bootstrap import Array
 
 SCHEMA = 3
 COMPLETE, RUNNING, INTERRUPTED = "complete", "running", "interrupted"
@@ -45,6 +48,9 @@ class Run:
     """SHA-256 of the adapter's file and its helpers by the file's name, by `model/size/weights`."""
     outputs: list[OutputRow] = field(default_factory=list)
     quantizers: list[QuantizerRow] = field(default_factory=list)
+    samples: Mapping[tuple[str, ...], Array] = field(default_factory=dict, compare=False, repr=False)
+    """Sums of signal and noise of each sample by output row, of a run just measured; `load_run` leaves them in their
+    file, which few verbs need (`harness.samples.read`)."""
 
     @property
     def name(self) -> str:
@@ -62,7 +68,7 @@ class Run:
         return self.folder / "logs"
 
     def save(self) -> None:
-        """Write run.json and both tables."""
+        """Write run.json, both tables, and the sums of samples where there are any."""
         header = {
             "schema": SCHEMA,
             "started": self.started,
@@ -82,6 +88,8 @@ class Run:
         }
         write_atomically(self.folder / "outputs.csv", table.render(self.outputs, OutputRow))
         write_atomically(self.folder / "quantizers.csv", table.render(self.quantizers, QuantizerRow))
+        if self.samples:
+            samples.write(self.folder, self.samples)
         write_atomically(self.folder / "run.json", json.dumps(header, indent=1) + "\n")
 
 
@@ -138,7 +146,7 @@ def parse_header(folder: Path, content: bytes) -> Run:
     try:
         header = _Header.model_validate(loaded)
     except ValidationError as error:
-        raise TableError(f"{file}: cannot be read: {_first_of(error)}") from None
+        raise TableError(f"{file}: cannot be read: {first_of(error)}") from None
     return Run(
         folder,
         Plan(header.suite, header.filtered, _cases(header.plan), _cases(header.planned_by_any_suite)),
@@ -199,7 +207,7 @@ def _cases(plan: list[list[str]]) -> tuple[Case, ...]:
     return tuple(Case(*cells) for cells in plan)
 
 
-def _first_of(error: ValidationError) -> str:
+def first_of(error: ValidationError) -> str:
     """The first field that is wrong, how, and how many more are."""
     first = error.errors()[0]
     where = ".".join(map(_visible, first["loc"]))

@@ -16,6 +16,7 @@ from torch.utils import _pytree
 
 from harness.adapter import Adapter, Batch
 from harness.errors import AdapterError
+from harness.measure.bootstrap import Array
 from harness.measure.metrics import OutputStats, Top1
 from harness.records import SPILL_PREFIX, Case, OutputRow, Point, Status
 
@@ -56,6 +57,8 @@ class Subject:
             raise AdapterError(f"{adapter.__name__}.build({size!r}) must return eval mode, but {where} is in training")
         self._spill = tempfile.TemporaryDirectory(prefix=SPILL_PREFIX, dir=spill)
         self.inputs: tuple[torch.Tensor, ...] = ()
+        self.samples: dict[str, Array] = {}
+        """Sums of signal and noise of each sample, (2, samples), by output, of what was measured last."""
         self._shapes: list[tuple[tuple[int, ...], torch.dtype]] = []
         self.input_hashes: dict[str, list[str]] = {}
         before = self.weights_digest()
@@ -152,6 +155,7 @@ class Subject:
 
         With them comes one SHA-256 over the bits of all outputs: equal digests are equal outputs.
         """
+        self.samples = {}
         digest = hashlib.sha256()
         stats = {name: OutputStats() for name in self.outputs}
         errors = dict.fromkeys(self.outputs, "")
@@ -177,6 +181,8 @@ class Subject:
             values = {field: getattr(measured, field) for field in measured.__slots__}
             metric = top1.result() if name == self._labelled else None
             rows.append(self._row(case, point, name, **values, task_metric=metric, error=errors[name]))
+        sums = {name: stat.samples() for name, stat in stats.items()}
+        self.samples = {name: found for name, found in sums.items() if found is not None}
         return rows, digest.hexdigest()
 
     @staticmethod

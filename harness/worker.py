@@ -139,6 +139,7 @@ def _measure(job: GroupJob, emit: Any) -> None:
 
 def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, Any]:
     from harness import fixes, flows
+    from harness.samples import encoded
 
     start = time.perf_counter()
     only = job.points if job.jitter is None else frozenset({Point.CONVERTED, Point.LOWERED})
@@ -154,6 +155,7 @@ def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, An
         "result": asdict(case),
         "outputs": [asdict(row) for row in result.outputs],
         "quantizers": [asdict(row) for row in result.quantizers],
+        "samples": [] if job.jitter is not None else [encoded(result.samples.get(row.key)) for row in result.outputs],
         "seconds": {**result.seconds, "total": time.perf_counter() - start},
     }
 

@@ -10,10 +10,13 @@ import math
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harness.measure.blocks import all_finite, exponent_of, numbers, row_sums, signal_and_noise
+from harness.measure.bootstrap import Array, interval_db
+from harness.measure.decibels import db as db
 from harness.records import SQNR_CAP_DB, Status
 
 
@@ -23,8 +26,9 @@ class Measurement:
 
     `sqnr_db` is over all elements and `sqnr_min_db` of the worst sample (dB, higher is better, at most 160);
     `max_abs_err` the largest |reference - actual|; `cosine` in [-1, 1], None if either side is all zero; `ref_rms`
-    the root mean square of the reference; `numel` the elements compared. What the status leaves undefined is None;
-    no value is NaN or infinite.
+    the root mean square of the reference; `numel` the elements compared; `sqnr_lo_db` to `sqnr_hi_db` the 95 %
+    bootstrap interval of `sqnr_db` over samples, None for a single sample. What the status leaves undefined is None; no
+    value is NaN or infinite.
     """
 
     status: Status
@@ -34,23 +38,8 @@ class Measurement:
     cosine: float | None = None
     ref_rms: float | None = None
     numel: int = 0
-
-
-def db(signal: float, noise: float) -> float | None:
-    """10 log10(signal / noise) of two sums of squares, in dB, higher is better.
-
-    160 (`SQNR_CAP_DB`) without noise and wherever the ratio is above it; None if there is noise and no signal, or if
-    either sum is NaN or infinite.
-    """
-    if not (math.isfinite(signal) and math.isfinite(noise)):
-        return None
-    if noise == 0:
-        return SQNR_CAP_DB
-    if signal == 0:
-        return None
-    ratio = signal / noise
-    level = math.log10(ratio) if ratio > 0 else math.log10(signal) - math.log10(noise)
-    return min(SQNR_CAP_DB, 10 * level)
+    sqnr_lo_db: float | None = None
+    sqnr_hi_db: float | None = None
 
 
 def sqnr_db(*, reference: Tensor, actual: Tensor) -> float | None:
@@ -74,7 +63,7 @@ def measure(*, reference: Tensor, actual: Tensor) -> Measurement:
 
 
 class OutputStats:
-    """Measures one output batch by batch; holds a few floats, however many batches there are.
+    """Measures one output batch by batch; holds two floats a sample, whatever their size.
 
     The first dimension counts samples; a 0-dim tensor is one sample. A sample with noise and no signal has no SQNR
     of its own (its limit is minus infinity), so it is never the worst sample; its noise counts in `sqnr_db` and
@@ -89,6 +78,7 @@ class OutputStats:
         self._sums = [0.0, 0.0, 0.0, 0.0]  # of ref^2, err^2, actual^2, ref x actual; each times 4^exponent
         self._max_abs_err = 0.0
         self._worst_db = SQNR_CAP_DB
+        self._samples: list[tuple[Tensor, int]] = []  # (2, rows) sums of ref^2 and err^2, each times 4^exponent
 
     def update(self, *, reference: Tensor, actual: Tensor) -> None:
         """Add a batch."""
@@ -108,6 +98,7 @@ class OutputStats:
 
     def _add(self, rows: Tensor, exponent: int) -> None:
         signal, noise, _, _, peak = rows
+        self._samples.append((rows[:2].clone(), exponent))
         sums: list[float] = rows[:4].sum(1).tolist()
         if any(sums):
             unit = min(exponent, self._exponent) if any(self._sums) else exponent
@@ -141,7 +132,21 @@ class OutputStats:
             status = Status.EXACT
         elif level is None:
             status, worst = Status.ZERO_SIGNAL, None
-        return Measurement(status, level, worst, self._max_abs_err, cosine, ref_rms, self._numel)
+        samples = None if level is None else self.samples()
+        lower, upper = (samples is not None and interval_db(samples)) or (None, None)
+        return Measurement(status, level, worst, self._max_abs_err, cosine, ref_rms, self._numel, lower, upper)
+
+    def samples(self) -> Array | None:
+        """Sums of signal (first) and noise of each sample, in order: (2, samples) float64.
+
+        All are times one power of four, 1 but for extreme float64, so that ratios are those of the values. None
+        without a sample, or where a batch spoiled the result.
+        """
+        if self._spoiled or not self._samples:
+            return None
+        unit = min((exponent for rows, exponent in self._samples if rows.any()), default=0)
+        scaled = [np.ldexp(rows.numpy(), 2 * (unit - exponent)) for rows, exponent in self._samples]
+        return np.concatenate(scaled, axis=1)
 
 
 class ChannelSums:

@@ -92,8 +92,12 @@ def test_db_of_two_sums() -> None:
 # The edges
 
 EDGES = {
-    "no noise": (f64(3, 4), f64(3, 4), Measurement(Status.EXACT, 160.0, 160.0, 0.0, 1.0, math.sqrt(12.5), 2)),
-    "both zero": (f64(0, 0), f64(0, -0.0), Measurement(Status.EXACT, 160.0, 160.0, 0.0, None, 0.0, 2)),
+    "no noise": (
+        f64(3, 4),
+        f64(3, 4),
+        Measurement(Status.EXACT, 160.0, 160.0, 0.0, 1.0, math.sqrt(12.5), 2, 160.0, 160.0),
+    ),
+    "both zero": (f64(0, 0), f64(0, -0.0), Measurement(Status.EXACT, 160.0, 160.0, 0.0, None, 0.0, 2, 160.0, 160.0)),
     "zero signal": (f64(0, 0), f64(0, -2), Measurement(Status.ZERO_SIGNAL, None, None, 2.0, None, 0.0, 2)),
     "NaN in actual": (f64(1, 2), f64(1, NAN), Measurement(Status.NONFINITE_ACTUAL, numel=2)),
     "inf in actual": (f64(1, 2), f64(-INF, 2), Measurement(Status.NONFINITE_ACTUAL, numel=2)),
