@@ -62,7 +62,7 @@ def located_in(run: Run) -> list[Located]:
     """What `sqnr locate` found in a run. A damaged record is said on standard error and left out."""
     found, damaged = read_sound(run.folder / FOLDER)
     for error in damaged:
-        _say(f"a report without a record: {error}")
+        _say(f"left out of the report: {error}")
     return found
 
 

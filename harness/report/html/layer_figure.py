@@ -30,7 +30,7 @@ def layer_figure(located: Located) -> Figure:
     lower end; layers whose status leaves no dB are crosses there, and a gap in the line.
     """
     layers, axis = located.layers, axis_of(located.layers)
-    told = [_told(layer) for layer in layers]
+    told = _told(located)
     kind = "scattergl" if len(layers) > _MANY_POINTS else "scatter"
     hover = {"hovertemplate": "%{customdata}<extra></extra>"}
 
@@ -54,22 +54,18 @@ def layer_figure(located: Located) -> Figure:
               marker={"color": ORANGE, "symbol": "triangle-up-open", "size": 7}),
         trace("no dB", without, [axis.low] * len(without), mode="markers",
               marker={"color": "#888888", "symbol": "x", "size": 9}),
-        _culprits(located, axis, kind, hover),
+        {**_culprits(located, axis, told), "type": kind, **hover},
     ]  # fmt: skip
     width = min(_LEAST_WIDTH + 2 * len(layers), _MOST_WIDTH)
     return {"data": [one for one in traces if one["x"]], "layout": _layout(located, axis), "least_width": width}
 
 
-def _culprits(located: Located, axis: Axis, kind: str, hover: Figure) -> Figure:
+def _culprits(located: Located, axis: Axis, told: Sequence[str]) -> Figure:
     """Stars at the local dB of the culprits' layers, or at the accumulated dB where there is no local one."""
     places = culprits.places(located)
     layers = [located.layers[place.layer] for place in places]
     levels = [layer.sqnr_db if layer.local_db is None else layer.local_db for layer in layers]
-    lines = [
-        f"culprit {place.culprit}: {culprits.text(located, located.culprits[place.culprit - 1])}" for place in places
-    ]
     return {
-        "type": kind,
         "name": "culprit",
         "mode": "markers+text" if len(places) <= _MOST_NUMBERS else "markers",
         "x": [place.layer for place in places],
@@ -81,19 +77,25 @@ def _culprits(located: Located, axis: Axis, kind: str, hover: Figure) -> Figure:
         "textposition": "top center",
         "cliponaxis": False,
         "marker": {"color": _PURPLE, "symbol": "star", "size": 15, "line": {"width": 1, "color": "#888888"}},
-        "customdata": [
-            f"{folded(line)}<br>{_told(layer)}" for line, layer in zip(lines, layers, strict=True)
-        ],
-        **hover,
-    }  # fmt: skip
+        "customdata": [told[place.layer] for place in places],
+    }
 
 
-def _told(layer: LayerLevel) -> str:
-    """A layer's facts in a hover label."""
+def _told(located: Located) -> list[str]:
+    """What hovering tells of each layer: whichever of its marks is hit, a culprit is told first."""
+    told = [_facts(layer) for layer in located.layers]
+    for place in culprits.places(located):
+        line = f"culprit {place.culprit}: {culprits.text(located, located.culprits[place.culprit - 1])}"
+        told[place.layer] = f"{folded(line)}<br>{told[place.layer]}"
+    return told
+
+
+def _facts(layer: LayerLevel) -> str:
     accumulated = culprits.level(layer.sqnr_db, layer.status)
+    source = f" at {folded(shortened(layer.source, 200))}" if layer.source else ""
     facts = [
         f"<b>{folded(shortened(layer.name, 300))}</b>",
-        f"{folded(culprits.ops(layer))}{f' at {folded(shortened(layer.source, 200))}' if layer.source else ''}",
+        f"{folded(culprits.ops(layer))}{source}",
         f"accumulated: {accumulated}, worst channel: {culprits.level(layer.worst_channel_db)}",
         f"local: {culprits.level(layer.local_db)}",
         f"{layer.samples} samples",
