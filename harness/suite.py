@@ -42,6 +42,17 @@ class Selection:
         """Whether less than a whole suite was asked for."""
         return bool(self.models or self.flows or self.variants or self.size or self.weights)
 
+    def fits(self, case: Case) -> bool:
+        """Whether a case is one of those asked for."""
+        asked = (
+            (self.models, case.model),
+            (self.flows, case.flow),
+            (self.variants, case.variant),
+            ((self.size,) if self.size else (), case.size),
+            ((self.weights,) if self.weights else (), case.weights),
+        )
+        return all(value in wanted for wanted, value in asked if wanted)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -102,7 +113,7 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
     )
     if selection.suite:
         settings.suite(selection.suite)
-    cases = [case for case in _suite_cases(_suite(selection, settings, sizes), sizes) if _wanted(case, selection)]
+    cases = [case for case in _suite_cases(_suite(selection, settings, sizes), sizes) if selection.fits(case)]
     if not cases:
         raise NothingMeasuredError(
             f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection, sizes)}"
@@ -128,17 +139,6 @@ def _only_size_with(weights: str | None, sizes: Sizes) -> str | None:
     """The size that a kind of weights exists for, if there is just one: `pretrained` means full."""
     found = {size for known in sizes.values() for size, one in (known or {}).items() if weights in one.weights}
     return found.pop() if len(found) == 1 else None
-
-
-def _wanted(case: Case, selection: Selection) -> bool:
-    asked = (
-        (selection.models, case.model),
-        (selection.flows, case.flow),
-        (selection.variants, case.variant),
-        ((selection.size,) if selection.size else (), case.size),
-        ((selection.weights,) if selection.weights else (), case.weights),
-    )
-    return all(value in wanted for wanted, value in asked if wanted)
 
 
 def _suite_cases(suite: Suite, sizes: Sizes) -> list[Case]:

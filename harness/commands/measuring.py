@@ -80,6 +80,40 @@ def accept(run: str | None, because: str, dry_run: bool, noise_runs: int, **opti
 
 
 @click.command()
+@arguments.run_argument
+@arguments.selecting
+@click.option("--point", metavar="POINT", help="converted or lowered; default: the flow's last.")
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME", help="This output; default: what fails, or lost most."
+)
+@click.option(
+    "--against", metavar="SOURCE", help="Take right values from +FIX, baseline, converted or fitted; default: the best."
+)
+@click.option("--sensitivity", is_flag=True, help="Also leave each quantizer in float alone; resumable.")
+@click.option("--minimise", is_flag=True, help="Also write the smallest graph that shows the damage, as .pt2.")
+@click.option("-o", "--into", "folder", type=arguments.PATH, metavar="DIR", help="Folder for the records.")
+@arguments.measuring
+@arguments.as_json
+def locate(run: str | None, as_json: bool, **options: Any) -> None:
+    """Which quantizers or layers explain what an output lost.
+
+    Looks into the failing rows of a stored RUN, or into the cases that -m and -f name. Ends with 4 if a case could not
+    be looked into.
+    """
+    import sys
+
+    from harness.verbs import locating
+    from harness.workspace import find_workspace
+
+    names = ("point", "outputs", "against", "sensitivity", "minimise", "folder")
+    asked = locating.Asked(**{name: options[name] for name in names})
+    chosen = arguments.selection(options)
+    locating.check(chosen, run, asked)
+    code = locating.locate_and_report(find_workspace(), run, chosen, asked, arguments.how(options), as_json=as_json)
+    sys.exit(int(code))
+
+
+@click.command()
 @arguments.models
 @arguments.jobs
 def train(models: tuple[str, ...], jobs: int) -> None:
@@ -102,4 +136,4 @@ def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
         return measure(workspace, arguments.selection(options), arguments.how(options), shown.start, shown.update)
 
 
-VERBS = (run, gate, accept, train)
+VERBS = (run, gate, accept, locate, train)

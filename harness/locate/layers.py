@@ -68,4 +68,3 @@ def _run(nodes: tuple[Node, ...], feeds: tuple[Node, ...], reference: Side, *inp
             values[source] = copied(value(source))
         values[node] = call(node, value)
     return values[nodes[-1]]
-

@@ -20,6 +20,8 @@ from harness.records import Granularity, Mode, QuantizerRow, QuantizerStatus
 
 _SAME = 1e-6
 """Relative difference of two scales that is no difference: what jittered inputs do to a calibrated range."""
+_BETTER = 1.05
+"""A range is fitted where the present one makes this many times the noise: less is the last bit of its scale."""
 _QPARAMS = ("dtype", "granularity", "axis", "quant_min", "quant_max", "zero_point")
 
 
@@ -133,7 +135,7 @@ class FittedSource:
             return None
         noise = max(level for _, level in found)
         broken = any(row is not None and row.status == QuantizerStatus.NONFINITE for row in rows)
-        if not broken and max(map(noise_of, rows)) <= noise:
+        if not broken and max(map(noise_of, rows)) <= _BETTER * noise:
             return None
         overrides = self._quantized.overrides(unit, lambda node: partial(qdq, fits[node][0]))  # type: ignore[index]
         if overrides is None:

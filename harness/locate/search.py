@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found(Generic[T]):
     """A set that explains enough, in the ranking's order; `minimal` if it was seen that no member can be spared."""
 

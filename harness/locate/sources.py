@@ -229,4 +229,3 @@ def _described(quantized: Quantized, node: Node) -> list[object]:
 def _digest(value: Tensor) -> str:
     flat = value.detach().contiguous().reshape(-1).view(torch.uint8)
     return hashlib.sha256(flat.numpy().data).hexdigest()
-

@@ -1,0 +1,117 @@
+"""What a locating process does: one case measured again, and what explains its outputs' losses written to a folder."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import SqnrError, in_a_line
+from harness.records import Case, OutputRow, Point, QuantizerRow
+
+if TYPE_CHECKING:
+    from harness.locate.scene import Scene
+    from harness.located import Sensitivity
+    from harness.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class LocateJob:
+    """One case to look into, and where the records go.
+
+    `weights_source` is what the adapter's `build` is given; reference outputs are spilled into `spill`. Without a
+    `point` it is the flow's last one; without `outputs` the one that lost most. `quantizers` and `levels` are what was
+    accepted of that point; none without a baseline. `minimise` also writes the smallest graph that shows the damage.
+    """
+
+    start: Path
+    case: Case
+    weights_source: str
+    seed: int
+    folder: Path
+    spill: Path
+    point: Point | None = None
+    outputs: tuple[str, ...] = ()
+    against: str | None = None
+    quantizers: tuple[QuantizerRow, ...] = ()
+    levels: tuple[OutputRow, ...] = ()
+    excluded: tuple[str, ...] = ()
+    sensitivity: bool = False
+    minimise: bool = False
+
+
+@dataclass(slots=True)
+class Answer:
+    """Stems of the records that were written, and what kept others from it: one line, and the full text."""
+
+    stems: list[str] = field(default_factory=list)
+    error: str = ""
+    log: str = ""
+
+
+def locate(job: LocateJob) -> Answer:
+    """Look into a case; never raises for what a model, an upstream or the request does."""
+    answer = Answer()
+    try:
+        _locate(job, answer)
+    except Exception as error:
+        answer.error = str(error) if isinstance(error, SqnrError) else in_a_line(error)
+        answer.log = "".join(traceback.format_exception(error))
+    return answer
+
+
+def _locate(job: LocateJob, answer: Answer) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    from harness.subject import Subject
+    from harness.workspace import find_workspace
+
+    logging.disable(logging.WARNING)
+    adapter = find_workspace(job.start).load_adapter(job.case.model)
+    with torch.no_grad():
+        subject = Subject(adapter, job.case.size, job.weights_source, job.seed, spill=job.spill)
+    torch.set_num_threads(1)  # whatever the adapter asked for
+    try:
+        _find(job, subject, answer)
+    finally:
+        subject.close()
+
+
+def _find(job: LocateJob, subject: Subject, answer: Answer) -> None:
+    from harness import fixes, flows, located
+    from harness.errors import unknown_name
+    from harness.locate.against import Accepted, Against
+    from harness.locate.find import Finder
+    from harness.locate.minimal import FOLDER as MINIMAL
+    from harness.locate.minimise import minimise
+    from harness.locate.scene import Place, Scene
+    from harness.pipeline import Pipeline
+
+    for output in job.outputs:
+        if output not in subject.outputs:
+            raise unknown_name("output", output, subject.outputs)
+    flow, repairs = flows.load(job.case.flow), fixes.of_variant(job.case.variant, fixes.installed())
+    pipeline = Pipeline(subject, lambda _case, _stage: None, job.excluded)
+    scene = Scene(pipeline, subject, Place(job.case, flow, repairs, job.point or flow.points[-1]))
+    known = {row.quantizer: row for row in job.quantizers}, {row.output: row for row in job.levels}
+    aim = Against(pipeline, subject, scene, Accepted(*known) if job.levels else None).find(job.against)
+    finder = Finder(scene, aim)
+    for output in job.outputs or (finder.worst(),):
+        found = finder.find(output)
+        if job.sensitivity:
+            found = replace(found, sensitivity=_sensitivity(scene, output, job.folder))
+        located.write(job.folder, found)
+        if job.minimise and finder.members[output]:
+            minimise(scene, finder.members[output][0], job.folder / found.stem / MINIMAL)
+        answer.stems.append(found.stem)
+
+
+def _sensitivity(scene: Scene, output: str, folder: Path) -> tuple[Sensitivity, ...]:
+    from harness.locate.sensitivity import sensitivities
+    from harness.located import file_stem
+
+    kept = folder / f"{file_stem(scene.place.case, scene.place.point, 'sensitivity')}.jsonl"
+    return tuple(sensitivities(scene, output, kept, lambda _done, _all: None))

@@ -1,0 +1,94 @@
+"""One case at one point, ready to be asked what if: its graphs, its rows, and the outputs under any overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.fixes import Fix
+from harness.fixes.states import repaired
+from harness.flows import Flow
+from harness.locate.hybrid import Hybrid, Overrides
+from harness.locate.layers import FloatLayers
+from harness.locate.sources import Quantized
+from harness.locate.units import Quantizers
+from harness.measure.dataflow import Dataflow
+from harness.measure.layers import LayerReport, measure_layers
+from harness.measure.matching import match_graphs
+from harness.measure.side import Side
+from harness.pipeline import Graphs, Pipeline
+from harness.records import SQNR_CAP_DB, Case, OutputRow, Point
+from harness.subject import Subject
+
+LOCKSTEP_PASSES = 2.0
+"""Passes of one graph that measuring all layers counts as: it runs both graphs once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which graph of which case: the point of a case, with the flow and the fixes that make it."""
+
+    case: Case
+    flow: Flow
+    fixes: tuple[Fix, ...]
+    point: Point
+
+
+class Scene:
+    """A measured point. `passes` counts the passes of one graph over the evaluation set beyond measuring it."""
+
+    def __init__(self, pipeline: Pipeline, subject: Subject, place: Place) -> None:
+        self.place = place
+        self.subject = subject
+        self.passes = 0.0
+        measured = pipeline.measure(place.case, place.flow, place.fixes, frozenset({place.point}))
+        self.outputs: dict[str, OutputRow] = {row.output: row for row in measured.outputs}
+        self.graphs: Graphs = pipeline.graphs(place.point, place.case, place.flow, place.fixes)
+        hybrid = Hybrid(self.graphs.actual)
+        quantizers = Quantizers(self.graphs.actual, self.graphs.facts, hybrid.dataflow)
+        self.quantized = Quantized(
+            hybrid, quantizers, self.graphs.facts, {row.quantizer: row for row in measured.quantizers}
+        )
+        self._asked: dict[frozenset[object], dict[str, OutputRow]] = {}
+
+    def what_if(self, overrides: Overrides, key: Iterable[object] | None = None) -> Mapping[str, OutputRow]:
+        """The rows of all outputs under these overrides; one pass. With a `key`, asked twice is run once."""
+        known = frozenset(key) if key is not None else None
+        if known is not None and known in self._asked:
+            return self._asked[known]
+        self.passes += 1
+        run = self.quantized.hybrid.under(overrides)
+        with torch.no_grad(), repaired(self.graphs.fixes):
+            rows, _ = self.subject.measure(run, self.place.case, self.place.point)
+        found = {row.output: row for row in rows}
+        if known is not None:
+            self._asked[known] = found
+        return found
+
+    def layers(self) -> LayerReport:
+        """Every layer against the float graph."""
+        self.passes += LOCKSTEP_PASSES
+        with repaired(self.graphs.fixes):
+            return measure_layers(
+                reference=self.graphs.reference, actual=self.graphs.actual, batches=self.subject.evaluation()
+            )
+
+    def float_layers(self) -> dict[str, Overrides]:
+        """What leaves each layer that can be in float, by its name."""
+        matching = match_graphs(reference=self.graphs.reference, actual=self.graphs.actual)
+        side = Side(self.graphs.reference, Dataflow(self.graphs.reference))
+        floats = FloatLayers(matching, side, self.quantized.hybrid)
+        found = {pair.name: floats.override(pair) for pair in matching.pairs}
+        return {name: overrides for name, overrides in found.items() if overrides is not None}
+
+
+def level(row: OutputRow | None) -> float:
+    """SQNR of an output, dB; where it has none, or is not there, the worst there is."""
+    return -SQNR_CAP_DB if row is None or row.sqnr_db is None else row.sqnr_db
+
+
+def at(place: Place, case: Case, fixes: tuple[Fix, ...], point: Point) -> Place:
+    """The same flow for another variant or point."""
+    return replace(place, case=case, fixes=fixes, point=point)

@@ -1,0 +1,201 @@
+"""The verb `locate`: which cases to look into, a process for each, and what is written and said of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import baseline, located
+from harness.errors import ExitCode, NothingMeasuredError, UsageError
+from harness.execute import Options, measuring_processes
+from harness.files import write_atomically
+from harness.judge import judge_or_none
+from harness.locate.job import Answer, LocateJob, locate
+from harness.located import Located
+from harness.records import FAILED, RELEASED, Case, Point
+from harness.report.located_terminal import print_located
+from harness.report.terminal import console
+from harness.report.text import spoken
+from harness.store import Run, find_run
+from harness.suite import Selection, make_plan, resolve_weights
+from harness.verdicts import Outcome
+from harness.workspace import Workspace
+
+_FAILING = (Outcome.REGRESSED, Outcome.CHANGED, Outcome.FAILED)
+_QUANTIZED = (Point.CONVERTED, Point.LOWERED)
+PAGE = "located.html"
+Rows = dict[tuple[Case, str], tuple[str, ...]]
+"""(case, point) -> outputs to look into; an empty point is the flow's last one, no output the one that lost most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to look: the options of the verb beside those that choose cases."""
+
+    point: str | None = None
+    outputs: tuple[str, ...] = ()
+    against: str | None = None
+    sensitivity: bool = False
+    minimise: bool = False
+    folder: Path | None = None
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """Records that were written, and a line for each case that could not be looked into."""
+
+    records: list[Located]
+    errors: list[str]
+    folder: Path
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0, or 4 where a case could not be looked into."""
+        return ExitCode.INCOMPLETE if self.errors else ExitCode.OK
+
+
+def look(
+    workspace: Workspace,
+    run: Run | None,
+    selection: Selection,
+    asked: Asked,
+    options: Options,
+    on_record: Callable[[Located], None],
+) -> Outcomes:
+    """Look into the failing rows of a stored run, or of the cases of one, or into a selection without a run.
+
+    Raises `UsageError` for a selection that names nothing, `NothingMeasuredError` if nothing is left to look into.
+    """
+    folder = asked.folder or (run.folder if run is not None else workspace.reports) / located.FOLDER
+    with (
+        tempfile.TemporaryDirectory(prefix="sqnr-locate-", ignore_cleanup_errors=True) as spill,
+        measuring_processes(options) as workers,
+    ):
+        sizes = workers.sizes(workspace)
+        chosen, source = resolve_weights(selection, sizes)
+        if run is None:
+            plan = make_plan(chosen, workspace.settings, sizes)
+            variants = selection.variants or (RELEASED,)
+            rows: Rows = {(case, ""): () for case in plan.cases if case.variant in variants}
+        else:
+            rows, source = _rows_of(workspace, run, selection), run.weights_source
+        jobs = [
+            _with_baseline(
+                workspace,
+                LocateJob(
+                    workspace.start,
+                    case,
+                    source or case.weights,
+                    run.seed if run is not None else workspace.settings.seed,
+                    folder,
+                    Path(spill),
+                    Point(asked.point or point) if asked.point or point else None,
+                    asked.outputs or outputs,
+                    asked.against,
+                    excluded=run.excluded if run is not None else (),
+                    sensitivity=asked.sensitivity,
+                    minimise=asked.minimise,
+                ),
+            )
+            for (case, point), outputs in sorted(rows.items())
+        ]
+        found = Outcomes([], [], folder)
+        for job, answer in workers.each(locate, jobs):
+            _take(job, answer, found, on_record)
+    return found
+
+
+def _take(job: LocateJob, answer: Answer | str, found: Outcomes, on_record: Callable[[Located], None]) -> None:
+    """Note what a process left: its records are read from their files, whatever became of it later."""
+    if isinstance(answer, str):
+        answer = Answer(error=answer)
+    for stem in answer.stems:
+        record = located.read_one(job.folder / f"{stem}.json")
+        found.records.append(record)
+        on_record(record)
+    if answer.error:
+        where = ""
+        if answer.log:
+            log = job.folder / f"{located.file_stem(job.case, job.point or '', 'error')}.log"
+            write_atomically(log, answer.log)
+            where = f" (log: {log})"
+        found.errors.append(f"{job.case}: {answer.error}{where}")
+
+
+def _rows_of(workspace: Workspace, run: Run, selection: Selection) -> Rows:
+    """The failing outputs of a run, those of a selection; or, where one names cases and none fails, its cases."""
+    cases = [case for case in run.plan.cases if selection.fits(case)]
+    if not cases:
+        raise NothingMeasuredError(f"run {run.name} has no case that fits -m, -f, --variant, --size and --weights")
+    failing: dict[tuple[Case, str], set[str]] = defaultdict(set)
+    for verdict in judge_or_none(workspace, run).verdicts:
+        bad = verdict.outcome in _FAILING and not verdict.waived and verdict.point in _QUANTIZED
+        if bad and verdict.case in cases:
+            failing[verdict.case, verdict.point] |= {verdict.name} if verdict.kind == "output" else set()
+    if not failing and not (selection.models or selection.flows or selection.variants):
+        raise NothingMeasuredError(f"run {run.name}: no row fails; name the cases to look into, with -m and -f")
+    if not failing:
+        return {(case, ""): () for case in cases if case.variant in (selection.variants or (RELEASED,))}
+    failed = {row.key[:6] for row in run.outputs if row.status.startswith(FAILED)}
+    return {
+        (case, point): tuple(sorted(outputs))
+        for (case, point), outputs in failing.items()
+        if (case.model, case.size, case.weights, case.flow, case.variant, point) not in failed
+    }
+
+
+def _with_baseline(workspace: Workspace, job: LocateJob) -> LocateJob:
+    """The job with what was accepted of its point."""
+    from harness import flows
+
+    point = job.point or flows.load(job.case.flow).points[-1]
+    accepted = baseline.read(workspace.platform_baselines)
+    return replace(
+        job,
+        quantizers=tuple(row for row in accepted.quantizers.values() if row.case == job.case and row.point == point),
+        levels=tuple(row for row in accepted.outputs.values() if row.case == job.case and row.point == point),
+    )
+
+
+def locate_and_report(
+    workspace: Workspace,
+    run: str | None,
+    selection: Selection,
+    asked: Asked,
+    options: Options,
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """Look, print each record as it comes, and write the page; returns the exit code."""
+    stored = find_run(workspace.reports, run) if run is not None else None
+    out = console()
+    found = look(workspace, stored, selection, asked, options, lambda one: None if as_json else print_located(out, one))
+    if as_json:
+        print(located.as_json(found.records))
+    for line in (*found.errors, *_pages(workspace, stored, found)):
+        print(spoken(line))
+    return found.exit_code
+
+
+def _pages(workspace: Workspace, run: Run | None, found: Outcomes) -> Iterable[str]:
+    from harness.report.html import page
+    from harness.verbs.reporting import known_history, write_reports
+
+    if not found.records:
+        return []
+    if run is not None and found.folder == run.folder / located.FOLDER:
+        write_reports(run, judge_or_none(workspace, run), run.folder, known_history(workspace))
+        return [f"report: {run.folder / 'report.html'}"]
+    write_atomically(found.folder / PAGE, page.render_located(found.records))
+    return [f"report: {found.folder / PAGE}"]
+
+
+def check(selection: Selection, run: str | None, asked: Asked) -> None:
+    """Raises `UsageError` where nothing says what to look into."""
+    if run is None and not (selection.models or selection.flows):
+        raise UsageError("locate what? a RUN with failing rows, or a case: -m MODEL -f FLOW")
+    if asked.point is not None and asked.point not in set(Point):
+        raise UsageError(f"--point {asked.point}: one of {', '.join(Point)}")
