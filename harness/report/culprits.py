@@ -45,12 +45,14 @@ def against(located: Located) -> str:
 def text(located: Located, culprit: Culprit) -> str:
     """One line: `narrow:linear.input: range [-1, 1.7] -> [0, 100] explains 30.5 of 30.5 dB (clipping)`.
 
-    What it explains is what the output gains when this culprit alone is put right, of what it gains when all is; a
-    culprit that was not tried alone, beside others, has no figure of its own.
+    The only culprit explains what the output gains with it put right, of what it gains with everything put right. Of
+    several each is told with what it gains alone, which may be little where the others hide it, and what all explain
+    together stands in the headline; one that was not tried alone has no figure. The source is the first reader's.
     """
     parts = [f"{_names(culprit)}:", _change(located, culprit), _explained(located, culprit)]
     local = "" if culprit.local_db is None else f"{_db(culprit.local_db)} dB local"
-    notes = ", ".join(filter(None, (culprit.cause, local, visible(shortened(culprit.source, _MOST_SOURCE)))))
+    source = visible(shortened(culprit.source or _source(located, culprit), _MOST_SOURCE))
+    notes = ", ".join(filter(None, (culprit.cause, local, source)))
     return " ".join(filter(None, (*parts, f"({notes})" if notes else "")))
 
 
@@ -82,13 +84,14 @@ def _range(ends: tuple[float, float]) -> str:
 
 
 def _explained(located: Located, culprit: Culprit) -> str:
-    gain = culprit.alone_db
-    if gain is None and len(located.culprits) == 1:
+    gain, only = culprit.alone_db, len(located.culprits) == 1
+    if gain is None and only:
         gain = _less(located.explained_db, located.sqnr_db)
-    whole = _less(located.other_db, located.sqnr_db)
     if gain is None:
         return ""
-    return f"gains {_db(gain)} dB" if whole is None else f"explains {_db(gain)} of {_db(whole)} dB"
+    whole = _less(located.other_db, located.sqnr_db)
+    of = f"{_db(gain)} dB" if whole is None else f"{_db(gain)} of {_db(whole)} dB"
+    return f"{'explains' if only and whole is not None else 'gains'} {of}{'' if only else ' alone'}"
 
 
 def _less(one: float | None, other: float | None) -> float | None:
@@ -125,6 +128,12 @@ def places(located: Located) -> list[Place]:
             if name in index:
                 found.setdefault(index[name], count)
     return [Place(layer, culprit) for layer, culprit in sorted(found.items())]
+
+
+def _source(located: Located, culprit: Culprit) -> str:
+    """The line of the first layer that reads a culprit's value, or is it."""
+    names = set(_layer_names(culprit))
+    return next((one.source for one in located.layers if one.name in names or _renamed(one) in names), "")
 
 
 def _layer_names(culprit: Culprit) -> Iterable[str]:

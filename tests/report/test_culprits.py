@@ -16,7 +16,8 @@ ONE = "conv1:conv2d.input: range [-1, 1.7] -> [0, 100]"
 
 
 def line(of: Located | None = None, **changes: Any) -> str:
-    return culprits.text(of or located(), culprit(**changes))
+    """Of a record without layers, unless another is given, so that no source is known."""
+    return culprits.text(of or located(layers=()), culprit(**changes))
 
 
 # One line
@@ -27,9 +28,11 @@ def test_the_only_culprit_explains_what_is_explained_of_all_that_is_lost() -> No
     assert line() == f"{ONE} explains 27.0 of 30.0 dB (clipping)"
 
 
-def test_of_several_culprits_each_explains_what_it_gains_alone() -> None:
-    two = located(culprits=(culprit(), culprit()))
-    assert line(two, alone_db=4.5) == f"{ONE} explains 4.5 of 30.0 dB (clipping)"
+def test_of_several_culprits_each_is_told_with_what_it_gains_alone() -> None:
+    """Two clipped layers in a row may gain nothing one by one: that is not what they explain."""
+    two = located(culprits=(culprit(), culprit()), layers=())
+    assert line(two, alone_db=4.5) == f"{ONE} gains 4.5 of 30.0 dB alone (clipping)"
+    assert line(two, alone_db=-0.2) == f"{ONE} gains -0.20 of 30.0 dB alone (clipping)"
     assert line(two) == f"{ONE} (clipping)", "it was not tried alone, and has no figure of its own"
 
 
@@ -38,8 +41,8 @@ def test_less_than_a_decibel_is_told_by_hundredths() -> None:
 
 
 def test_without_a_right_value_there_is_only_a_gain() -> None:
-    assert line(located(other_db=None), alone_db=3.0) == f"{ONE} gains 3.0 dB (clipping)"
-    assert line(located(sqnr_db=None)) == f"{ONE} (clipping)"
+    assert line(located(other_db=None, layers=()), alone_db=3.0) == f"{ONE} gains 3.0 dB (clipping)"
+    assert line(located(sqnr_db=None, layers=())) == f"{ONE} (clipping)"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,17 @@ def test_cause_local_damage_and_source_stand_at_the_end() -> None:
     assert line(cause="", local_db=None, source="").endswith("dB")
     told = line(cause="numerics", local_db=1.5, source="models/net.py:7")
     assert told.endswith("(numerics, 1.5 dB local, models/net.py:7)")
+
+
+def test_without_a_source_of_its_own_it_is_that_of_the_first_layer_that_reads_it() -> None:
+    layers = (
+        layer(name="a", source="a.py:1"),
+        layer(name="b:mul", source="b.py:2"),
+        layer(name="c:mul", source="c.py:3"),
+    )
+    assert line(located(layers=layers), names=("c:mul.self", "b:mul.self")).endswith("(clipping, b.py:2)")
+    assert line(located(layers=layers), names=("b:mul.self",), readers=("a",)).endswith("(clipping, a.py:1)")
+    assert line(located(layers=layers), source="own.py:4").endswith("(clipping, own.py:4)")
 
 
 def test_no_name_makes_a_line_long_or_two_lines() -> None:

@@ -30,8 +30,8 @@ def test_figures_culprits_layers_and_files_in_this_order() -> None:
     assert lines(record, Path("a.json"), Path("located.html")) == [
         "culprits of resnet/small/trained x86-static converted logits: 10.00 dB as it is; 40.00 dB with +fix; "
         "37.00 dB with the 2 culprits alone put right, 90.0 % of the difference",
-        "1. conv1:conv2d.input: range [-1, 1.7] -> [0, 100] explains 27.0 of 30.0 dB (clipping)",
-        "2. fc:linear: left in float explains 0.50 of 30.0 dB (numerics)",
+        "1. conv1:conv2d.input: range [-1, 1.7] -> [0, 100] gains 27.0 of 30.0 dB alone (clipping, models/net.py:7)",
+        "2. fc:linear: left in float gains 0.50 of 30.0 dB alone (numerics)",
         "lossiest of 2 layers, each by itself:",
         "- 0.34 dB local, 30.00 dB accumulated: conv1:conv2d (conv2d) at models/net.py:7",
         "- 12.00 dB local, mismatch accumulated: fc:linear (linear -> qlinear)",

@@ -107,8 +107,8 @@ def test_a_page_without_a_run_has_a_headline_lines_and_tables_for_each_output() 
     first, second = found.all("//section[@id='culprits']/details")
     assert "10.00 dB as it is; 40.00 dB with +fix" in words_of(first)
     assert [words_of(item) for item in first.xpath("./ol/li")] == [
-        "conv1:conv2d.input: range [-1, 1.7] → [0, 100] (clipping)",
-        "fc:linear: left in float (clipping)",
+        "conv1:conv2d.input: range [-1, 1.7] → [0, 100] (clipping, models/net.py:7)",
+        "fc:linear: left in float (clipping, models/net.py:7)",
     ]
     assert "not each of them was seen to be needed" in words_of(first)
     assert "1 layer of the float graph alone drop:dropout" in words_of(first)
