@@ -71,10 +71,12 @@ def _culprits(located: Located, axis: Axis, told: Sequence[str]) -> Figure:
         "x": [place.layer for place in places],
         "y": [significant(axis.place(axis.low if level is None else level)) for level in levels],
         "text": [
-            f"{place.culprit}: {culprits.level(level)}" if len(places) <= _MOST_LEVELS else str(place.culprit)
+            f"{place.culprit}: {culprits.level(level)}".removesuffix(" dB")
+            if len(places) <= _MOST_LEVELS
+            else str(place.culprit)
             for place, level in zip(places, levels, strict=True)
         ],
-        "textposition": "top center",
+        "textposition": "top right",
         "cliponaxis": False,
         "marker": {"color": _PURPLE, "symbol": "star", "size": 15, "line": {"width": 1, "color": "#888888"}},
         "customdata": [told[place.layer] for place in places],

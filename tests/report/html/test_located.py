@@ -73,7 +73,7 @@ def test_culprits_are_stars_with_their_number_at_their_own_damage() -> None:
     layers = layer(name="a:mul", local_db=3.0), layer(), layer(name="b:mul", local_db=None, sqnr_db=9.0)
     blamed = culprit(names=("b:mul.self",)), culprit(names=("a:mul.self",))
     stars = traces(*layers, culprits=blamed)["culprit"]
-    assert (stars["x"], stars["y"], stars["text"]) == ([0, 2], [3.0, 9.0], ["2: 3.00 dB", "1: 9.00 dB"])
+    assert (stars["x"], stars["y"], stars["text"]) == ([0, 2], [3.0, 9.0], ["2: 3.00", "1: 9.00"])
     assert stars["customdata"][0].startswith("culprit 2: a:mul.self: range [-1, 1.7] -&gt; [0, 100]")
 
 
