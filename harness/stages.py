@@ -14,10 +14,11 @@ import torch
 from torch.fx import GraphModule
 
 from harness.environment import installed_version
-from harness.errors import in_a_line, root_of
+from harness.errors import UsageError, in_a_line, root_of
 from harness.fixes import Fix
 from harness.fixes.states import repaired
 from harness.flows import Flow
+from harness.flows.exclude import check_left, leave_in_float
 from harness.graphs import copied_tensors, copy_graph
 from harness.measure.prepared import PreparedFacts, read_prepared
 from harness.records import Case, Cause, Stage
@@ -51,6 +52,8 @@ class Artefact:
     handed: dict[str, torch.Tensor] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
     facts: PreparedFacts = field(default_factory=PreparedFacts)
+    left: frozenset[str] = frozenset()
+    """Quantizers that the user left in float."""
 
     def copy_for(self, stage: Stage) -> Artefact:
         """A copy that `stage`, the next one, may write into."""
@@ -58,18 +61,22 @@ class Artefact:
         # Convert has used the annotations up: those of its graph name nodes that are gone, and cannot be copied.
         copier = copy_graph if stage in (Stage.CALIBRATE, Stage.CONVERT) else copy.deepcopy
         graph = copier(self.graph, memo)
-        return Artefact(graph, copied_tensors(self.handed, memo), self.hashes, self.facts)
+        return Artefact(graph, copied_tensors(self.handed, memo), self.hashes, self.facts, self.left)
 
 
 class Stages:
     """Runs the stages of one subject, and remembers what each made.
 
     Every flow works on its own copy of the exported graph, and every variant on its own copy of the last stage it
-    shares with another, so nothing an upstream writes reaches the user's model or a second variant.
+    shares with another, so nothing an upstream writes reaches the user's model or a second variant. The quantizers
+    that `excluded` names, or patterns, stay in float in all of them.
     """
 
-    def __init__(self, subject: Subject, on_stage: Callable[[Case, Stage], None]) -> None:
+    def __init__(
+        self, subject: Subject, on_stage: Callable[[Case, Stage], None], excluded: tuple[str, ...] = ()
+    ) -> None:
         self._subject = subject
+        self._excluded = excluded
         self.on_stage = on_stage
         self._exported: dict[object, GraphModule | StageError] = {}
         self._made: dict[object, Artefact | StageError] = {}
@@ -119,15 +126,17 @@ class Stages:
         return Artefact(graph, handed, weight_hashes(handed.items()))
 
     def _run(self, stage: Stage, flow: Flow, before: Artefact) -> Artefact:
-        graph, facts = before.graph, before.facts
+        graph, facts, left = before.graph, before.facts, before.left
         if stage is Stage.PREPARE:
             graph = flow.prepare(graph)
+            left = leave_in_float(graph, self._excluded)
             facts = read_prepared(graph)
         elif stage is Stage.CALIBRATE:
             made = flow.calibrate(graph, self._subject.calibration())
             graph = graph if made is None else made
         elif stage is Stage.CONVERT:
             graph = flow.convert(graph)
+            check_left(graph, left)
         elif stage is Stage.EDGE:
             graph = flow.edge(graph, self._subject.inputs) if flow.edge else graph
         else:
@@ -135,7 +144,7 @@ class Stages:
             graph = flow.lower(graph)
         self._check_untouched(stage, before)
         keep = stage in (Stage.PREPARE, Stage.CALIBRATE)
-        return Artefact(graph, before.handed if keep else {}, before.hashes if keep else {}, facts)
+        return Artefact(graph, before.handed if keep else {}, before.hashes if keep else {}, facts, left)
 
     @staticmethod
     def _check_untouched(stage: Stage, before: Artefact) -> None:
@@ -155,6 +164,8 @@ class Stages:
             yield
         except StageError:
             raise
+        except UsageError as error:
+            raise StageError(stage, str(error)) from error
         except Exception as error:
             raise StageError(stage, describe(error)) from error
         finally:

@@ -97,7 +97,11 @@ def prepare(quantizer: Callable[[], Any], graph: torch.fx.GraphModule) -> torch.
 def quantize(
     quantizer: Callable[[], Any], graph: torch.fx.GraphModule, batches: Iterable[tuple[torch.Tensor, ...]]
 ) -> torch.fx.GraphModule:
-    """What the released `quantize_pt2e`, with its own defaults, makes of a graph; the graph is used up."""
+    """What the released `quantize_pt2e`, with its own defaults, makes of a graph; the graph is used up.
+
+    What was taken off the annotations of the prepared graph stays in float.
+    """
+    from harness.flows.specs import excluding
     from harness.graphs import ANNOTATION
 
     # NNCF annotates by itself, and takes its annotations off again before later passes would read them.
@@ -109,7 +113,9 @@ def quantize(
         from nncf.experimental.torch.fx import quantize_pt2e
 
         dataset = nncf.Dataset(source)
-        quantized: torch.fx.GraphModule = quantize_pt2e(graph, quantizer(), dataset, subset_size=len(source))
+        quantized: torch.fx.GraphModule = quantize_pt2e(
+            graph, excluding(quantizer(), graph), dataset, subset_size=len(source)
+        )
     return quantized
 
 
