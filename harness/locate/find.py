@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from harness.locate.against import WORTH_DB, Aim
+from harness.locate.against import FITTED_WORTH_DB, WORTH_DB, Aim
 from harness.locate.hybrid import Overrides
 from harness.locate.scene import Scene, level
 from harness.locate.search import Budget, Found, smallest
@@ -91,7 +91,7 @@ class Finder:
         target = self._aim.levels.get(output)
         best = self._with(frozenset(self._quantizers), output) if self._quantizers else now
         if target is None:  # fitted ranges: what they give is what there is to explain
-            if best - now >= WORTH_DB:
+            if best - now >= FITTED_WORTH_DB:
                 return self._quantizers, best, ""
             return [], best, f"fitting every range changes {best - now:+.2f} dB: no quantizer's range is at fault"
         if target - now < WORTH_DB:
@@ -190,13 +190,15 @@ def _span(rows: Iterable[QuantizerRow]) -> Range | None:
 
 
 def _told(old: Range | None, new: Range | None) -> str:
-    """What a change of range says where the quantizer's own numbers do not: it was too narrow, or too wide."""
+    """What a change of range says where the quantizer's own numbers do not: too narrow, too wide, or aside."""
     if old is None or new is None:
         return ""
     before, after = old[1] - old[0], new[1] - new[0]
     if before < (1 - _CLEARLY) * after:
         return Cause.CLIPPING
-    return Cause.STEP_SIZE if before > (1 + _CLEARLY) * after else ""
+    if before > (1 + _CLEARLY) * after:
+        return Cause.STEP_SIZE
+    return Cause.ZERO_POINT if abs(old[0] - new[0]) > _CLEARLY * after else ""
 
 
 def _decibels(level_db: float) -> float | None:

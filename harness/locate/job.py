@@ -12,6 +12,7 @@ from harness.errors import SqnrError, in_a_line
 from harness.records import Case, OutputRow, Point, QuantizerRow
 
 if TYPE_CHECKING:
+    from harness.adapter import Adapter
     from harness.locate.scene import Scene
     from harness.located import Sensitivity
     from harness.subject import Subject
@@ -75,13 +76,14 @@ def _locate(job: LocateJob, answer: Answer) -> None:
         subject = Subject(adapter, job.case.size, job.weights_source, job.seed, spill=job.spill)
     torch.set_num_threads(1)  # whatever the adapter asked for
     try:
-        _find(job, subject, answer)
+        _find(job, adapter, subject, answer)
     finally:
         subject.close()
 
 
-def _find(job: LocateJob, subject: Subject, answer: Answer) -> None:
-    from harness import fixes, flows, located
+def _find(job: LocateJob, adapter: Adapter, subject: Subject, answer: Answer) -> None:
+    from harness import bundle, fixes, flows, located
+    from harness.environment import fingerprint
     from harness.errors import unknown_name
     from harness.locate.against import Accepted, Against
     from harness.locate.find import Finder
@@ -89,21 +91,27 @@ def _find(job: LocateJob, subject: Subject, answer: Answer) -> None:
     from harness.locate.minimise import minimise
     from harness.locate.scene import Place, Scene
     from harness.pipeline import Pipeline
+    from harness.sources import source_hashes
 
     for output in job.outputs:
         if output not in subject.outputs:
             raise unknown_name("output", output, subject.outputs)
     flow, repairs = flows.load(job.case.flow), fixes.of_variant(job.case.variant, fixes.installed())
     pipeline = Pipeline(subject, lambda _case, _stage: None, job.excluded)
-    scene = Scene(pipeline, subject, Place(job.case, flow, repairs, job.point or flow.points[-1]))
+    scene = Scene(pipeline, subject, Place(job.case, flow, repairs, job.point or flow.points[-1]), whole=bool(repairs))
     known = {row.quantizer: row for row in job.quantizers}, {row.output: row for row in job.levels}
     aim = Against(pipeline, subject, scene, Accepted(*known) if job.levels else None).find(job.against)
     finder = Finder(scene, aim)
+    facts = bundle.Facts(
+        *(job.seed, fingerprint(), subject.digest, subject.input_hashes, source_hashes(adapter)),
+        *(job.weights_source if job.weights_source != job.case.weights else None, job.excluded),
+    )
     for output in job.outputs or (finder.worst(),):
         found = finder.find(output)
         if job.sensitivity:
             found = replace(found, sensitivity=_sensitivity(scene, output, job.folder))
         located.write(job.folder, found)
+        bundle.write(job.folder / found.stem, scene.outputs[output], scene.quantized.rows.values(), facts)
         if job.minimise and finder.members[output]:
             minimise(scene, finder.members[output][0], job.folder / found.stem / MINIMAL)
         answer.stems.append(found.stem)

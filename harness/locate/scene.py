@@ -19,7 +19,8 @@ from harness.measure.layers import LayerReport, measure_layers
 from harness.measure.matching import match_graphs
 from harness.measure.side import Side
 from harness.pipeline import Graphs, Pipeline
-from harness.records import SQNR_CAP_DB, Case, OutputRow, Point
+from harness.records import FAILED, SQNR_CAP_DB, Case, OutputRow, Point, Stage
+from harness.stages import StageError
 from harness.subject import Subject
 
 LOCKSTEP_PASSES = 2.0
@@ -37,19 +38,29 @@ class Place:
 
 
 class Scene:
-    """A measured point. `passes` counts the passes of one graph over the evaluation set beyond measuring it."""
+    """A measured point. `passes` counts the passes of one graph over the evaluation set beyond measuring it.
 
-    def __init__(self, pipeline: Pipeline, subject: Subject, place: Place) -> None:
+    With `whole` every point of the case is measured, as a run does: only then is the rows' `fix_state` known. Raises
+    `StageError` if the point cannot be measured.
+    """
+
+    def __init__(self, pipeline: Pipeline, subject: Subject, place: Place, *, whole: bool = False) -> None:
         self.place = place
         self.subject = subject
         self.passes = 0.0
-        measured = pipeline.measure(place.case, place.flow, place.fixes, frozenset({place.point}))
-        self.outputs: dict[str, OutputRow] = {row.output: row for row in measured.outputs}
+        only = None if whole else frozenset({place.point})
+        measured = pipeline.measure(place.case, place.flow, place.fixes, only)
+        here = [row for row in measured.outputs if row.point == place.point]
+        failed = next((row for row in here if row.status.startswith(FAILED)), None)
+        if failed is not None:
+            raise StageError(Stage(failed.status.removeprefix(FAILED)), failed.error)
+        self.outputs: dict[str, OutputRow] = {row.output: row for row in here}
         self.graphs: Graphs = pipeline.graphs(place.point, place.case, place.flow, place.fixes)
         hybrid = Hybrid(self.graphs.actual)
         quantizers = Quantizers(self.graphs.actual, self.graphs.facts, hybrid.dataflow)
         self.quantized = Quantized(
-            hybrid, quantizers, self.graphs.facts, {row.quantizer: row for row in measured.quantizers}
+            *(hybrid, quantizers, self.graphs.facts),
+            {row.quantizer: row for row in measured.quantizers if row.point == place.point},
         )
         self._asked: dict[frozenset[object], dict[str, OutputRow]] = {}
 
