@@ -75,6 +75,11 @@ def check_acceptable(run: Run, request: Request, present: Baseline) -> None:
     """
     if not request.because.strip():
         raise AcceptRefusedError('accept needs a reason: --because "..."')
+    if run.excluded:
+        raise AcceptRefusedError(
+            f"run {run.name} left quantizers in float ({', '.join(run.excluded)}): a baseline is what upstream makes "
+            "of a model; run it without --exclude"
+        )
     if run.status != COMPLETE and not request.explicit:
         raise AcceptRefusedError(f"run {run.name} is {run.status}, not complete; name what to accept: -m, -f or --row")
     if run.plan.filtered and not request.explicit:
@@ -114,7 +119,7 @@ def _check_environment(run: Run) -> None:
     loose = [key for key, value in pins.items() if value != PINS[key]]
     if loose:
         raise AcceptRefusedError(
-            f"run {run.name} was measured without its pins ({', '.join(loose)}); run it without --no-pin"
+            f"run {run.name} was measured without its pins ({', '.join(loose)}); run it without --no-pin and --isa"
         )
 
 

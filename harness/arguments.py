@@ -76,6 +76,7 @@ class _NamedPath(click.ParamType):  # type: ignore[type-arg]  # generic for the 
 
 PATH = _NamedPath()
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+bundle = click.option("--bundle", is_flag=True, help="Write a folder for each failing row that `sqnr replay` takes.")
 run_argument = click.argument("run", required=False, metavar="[RUN]")
 
 
@@ -83,8 +84,8 @@ def selection(options: dict[str, Any]) -> Selection:
     """What the options of `selecting` choose."""
     from harness.suite import Selection
 
-    names = ("suite", "models", "flows", "variants", "size", "weights")
-    return Selection(**{name: options[name] for name in names})
+    names = ("suite", "models", "flows", "variants", "size", "weights", "excluded")
+    return Selection(**{name: options[name] for name in names if name in options})
 
 
 def how(options: dict[str, Any]) -> Options:

@@ -84,6 +84,11 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
+def no_quantizer(name: str) -> str:
+    """How the error of a case begins that has no quantizer of a name, or none that a pattern fits."""
+    return f"no quantizer named {name!r}"
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """An unknown name lists the near matches first and then all of them."""
     names = sorted(known)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import environment, flows
-from harness.errors import InterruptedRunError
+from harness.errors import InterruptedRunError, UsageError, no_quantizer
 from harness.records import SPILL_PREFIX, Case, FixState, Point, Stage, failed_rows, released_of
 from harness.runner import GroupResult, Progress, Workers, jobs_for
 from harness.store import COMPLETE, INTERRUPTED, Run, create_run
@@ -47,7 +47,8 @@ def measure(
 ) -> Run:
     """Measure a selection into a new run folder.
 
-    Raises `InterruptedRunError` on Ctrl-C, after what was measured has been stored with status `interrupted`.
+    Raises `InterruptedRunError` on Ctrl-C, after what was measured has been stored with status `interrupted`, and
+    `UsageError` where no case has a quantizer that was to be left in float: that is no fault of the cases.
     """
     with measuring_processes(options) as workers:
         return _measure(workspace, selection, workers, options.shuffle, on_start, on_progress)
@@ -71,14 +72,14 @@ def _measure(
     selection, source = resolve_weights(selection, sizes)
     plan = make_plan(selection, workspace.settings, sizes)
     seed = workspace.settings.seed
-    run = create_run(workspace.reports, plan, seed, environment.fingerprint(), source)
+    run = create_run(workspace.reports, plan, seed, environment.fingerprint(), source, selection.excluded)
     on_start(run)
     start = time.monotonic()
     cases = list(plan.cases)
     if shuffle is not None:
         random.Random(shuffle).shuffle(cases)
     groups = sorted(group_cases(cases), key=lambda group: -_cost(group[0], sizes))
-    jobs = jobs_for(workspace.start, groups, source, seed, run.parts, run.logs)
+    jobs = jobs_for(workspace.start, groups, source, seed, run.parts, run.logs, excluded=selection.excluded)
     results, interrupted = workers.run(jobs, on_progress)
     run.status = INTERRUPTED if interrupted else COMPLETE
     run.seconds = time.monotonic() - start
@@ -94,7 +95,15 @@ def _measure(
     for result in results:
         result.job.part.unlink(missing_ok=True)
     run.parts.rmdir()
+    _check_excluded(run)
     return run
+
+
+def _check_excluded(run: Run) -> None:
+    rows = [row for row in run.outputs if row.point != Point.FLOAT]
+    for name in run.excluded:
+        if rows and all(row.error.startswith(no_quantizer(name)) for row in rows):
+            raise UsageError(f"--exclude fits no case of {run.folder}; {rows[0].case}: {rows[0].error}")
 
 
 def _cost(case: Case, sizes: Sizes) -> float:
@@ -173,6 +182,7 @@ def noise_floor(
                 *(workspace.start, group_cases(noise_cases(run, cases)), run.weights_source, run.seed),
                 *(Path(folder), Path(folder)),
                 jitter=jitter,
+                excluded=run.excluded,
             )
         ]
         results, interrupted = workers.run(jobs, on_progress)

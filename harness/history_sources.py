@@ -94,6 +94,8 @@ def _load(place: _Place, known: Collection[str]) -> StoredRun | None:
     run = parse_header(place.folder, header)
     if run.status == RUNNING:
         raise TableError(f"{place.folder}: the run has not finished, or was killed")
+    if run.excluded:
+        raise TableError(f"{place.folder}: quantizers were left in float (--exclude), which is no change over time")
     run.outputs = table.parse(cast("Path", _InMemory(str(place.folder / _OUTPUTS), outputs)), OutputRow)
     if not run.outputs:
         raise TableError(f"{place.folder}: the run has no output rows")

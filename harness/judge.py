@@ -25,6 +25,8 @@ class Before:
     rows: Rows = field(default_factory=lambda: Rows({}, {}))
     environments: tuple[Mapping[str, Any], ...] = ()
     """Where and with what its rows were measured, as `harness.environment.fingerprint` has it; each once."""
+    excluded: tuple[str, ...] = ()
+    """Quantizers that were left in float for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Judgement:
     notes: tuple[str, ...] = ()
     """Things to know that are no verdict: expired waivers, an interrupted run, other stack versions."""
     acceptable: bool = True
-    """Whether accepting the run would settle the verdicts: not if judged by another run, or measured elsewhere."""
+    """Whether accepting the run would settle the verdicts: not if judged by another run, measured elsewhere, or with
+    quantizers left in float."""
 
 
 def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) -> Judgement:
@@ -53,8 +56,8 @@ def judge(workspace: Workspace, run: Run, today: datetime.date | None = None) ->
         tuple(accepted.environments_of(run.plan.cases)),
     )
     verdicts = _verdicts(workspace, run, before.rows, today)
-    notes = (*workspace.settings.expired(today), *_stack_notes(run, accepted), *_unfinished(run))
-    return Judgement(tuple(verdicts), exit_code(verdicts), before, notes, acceptable=_is_here(workspace, run))
+    notes = (*_left_in_float(run), *workspace.settings.expired(today), *_stack_notes(run, accepted), *_unfinished(run))
+    return Judgement(tuple(verdicts), exit_code(verdicts), before, notes, acceptable=_is_acceptable(workspace, run))
 
 
 def _folder_for(workspace: Workspace, run: Run) -> Path:
@@ -64,6 +67,10 @@ def _folder_for(workspace: Workspace, run: Run) -> Path:
 
 def _is_here(workspace: Workspace, run: Run) -> bool:
     return _folder_for(workspace, run) == workspace.platform_baselines
+
+
+def _is_acceptable(workspace: Workspace, run: Run) -> bool:
+    return _is_here(workspace, run) and not run.excluded
 
 
 def _accepted(workspace: Workspace, run: Run) -> baselines.Baseline:
@@ -84,14 +91,14 @@ def judge_or_none(workspace: Workspace, run: Run, today: datetime.date | None = 
     except NoBaselineError as error:
         before = Before()
         verdicts = _verdicts(workspace, run, before.rows, today)
-        notes = (str(error), *workspace.settings.expired(today), *_unfinished(run))
-        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, before, notes, acceptable=_is_here(workspace, run))
+        notes = (str(error), *_left_in_float(run), *workspace.settings.expired(today), *_unfinished(run))
+        return Judgement(tuple(verdicts), ExitCode.INCOMPLETE, before, notes, acceptable=_is_acceptable(workspace, run))
 
 
 def judge_runs(workspace: Workspace, *, base: Run, head: Run, today: datetime.date | None = None) -> Judgement:
     """Judge run `head` with run `base` as its baseline; cases that only one of them planned are missing or new."""
     today = today or datetime.date.today()
-    before = Before(f"run {base.name}", rows_of(base), (base.environment,))
+    before = Before(f"run {base.name}", rows_of(base), (base.environment,), base.excluded)
     verdicts = _verdicts(workspace, head, before.rows, today, whole=True)
     then, now = base.environment.get("stack", {}), head.environment.get("stack", {})
     moved = [
@@ -100,6 +107,8 @@ def judge_runs(workspace: Workspace, *, base: Run, head: Run, today: datetime.da
         if then.get(package) != now.get(package)
     ]
     notes = (
+        *_left_in_float(base, f"run {base.name}"),
+        *_left_in_float(head, f"run {head.name}"),
         *workspace.settings.expired(today),
         *_differences(base, head),
         *moved,
@@ -107,6 +116,11 @@ def judge_runs(workspace: Workspace, *, base: Run, head: Run, today: datetime.da
         *_unfinished(head, f"run {head.name}"),
     )
     return Judgement(tuple(verdicts), exit_code(verdicts), before, notes, acceptable=False)
+
+
+def _left_in_float(run: Run, name: str = "the run") -> list[str]:
+    """A line if a run is not what upstream makes of its models."""
+    return [f"{name} left quantizers in float (--exclude): {', '.join(run.excluded)}"] if run.excluded else []
 
 
 def _unfinished(run: Run, name: str = "the run", outcome: str = "missing") -> list[str]:

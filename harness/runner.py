@@ -239,6 +239,7 @@ def jobs_for(
     parts: Path,
     logs: Path,
     jitter: int | None = None,
+    excluded: tuple[str, ...] = (),
 ) -> list[GroupJob]:
     """One job a group; `source` stands in for the weights kind in the case where a path was given."""
     tag = "" if jitter is None else f"-jitter{jitter}"
@@ -251,6 +252,7 @@ def jobs_for(
             part=parts / f"{index:03d}-{cases[0].model}-{cases[0].size}{tag}.jsonl",
             log=logs / f"{index:03d}-{cases[0].model}-{cases[0].size}{tag}.log",
             jitter=jitter,
+            excluded=excluded,
         )
         for index, cases in enumerate(groups)
     ]

@@ -94,7 +94,12 @@ class Run:
 
 
 def create_run(
-    reports: Path, plan: Plan, seed: int, environment: dict[str, Any], weights_source: str | None = None
+    reports: Path,
+    plan: Plan,
+    seed: int,
+    environment: dict[str, Any],
+    weights_source: str | None = None,
+    excluded: tuple[str, ...] = (),
 ) -> Run:
     """A new run folder of its own; two runs started in the same second get two folders."""
     now = datetime.now(UTC)
@@ -114,7 +119,8 @@ def create_run(
             raise UsageError(
                 f"{reports}: cannot be written: {error.strerror}; set `reports` in [tool.sqnr] to a writable folder"
             ) from None
-        run = Run(folder, plan, seed, environment, now.isoformat(timespec="seconds"), weights_source=weights_source)
+        started = now.isoformat(timespec="seconds")
+        run = Run(folder, plan, seed, environment, started, weights_source=weights_source, excluded=excluded)
         run.save()
         return run
     raise UsageError(f"{reports}: holds 1000 runs of this second")

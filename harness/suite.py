@@ -31,6 +31,8 @@ class Selection:
     variants: tuple[str, ...] = ()
     size: str | None = None
     weights: str | None = None
+    excluded: tuple[str, ...] = ()
+    """Quantizers to leave in float, names or shell patterns; chooses no cases, but what is measured is no suite's."""
 
     @property
     def suite_name(self) -> str:
@@ -40,7 +42,7 @@ class Selection:
     @property
     def filtered(self) -> bool:
         """Whether less than a whole suite was asked for."""
-        return bool(self.models or self.flows or self.variants or self.size or self.weights)
+        return bool(self.models or self.flows or self.variants or self.size or self.weights or self.excluded)
 
     def fits(self, case: Case) -> bool:
         """Whether a case is one of those asked for."""

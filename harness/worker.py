@@ -43,6 +43,8 @@ class GroupJob:
     log: Path
     jitter: int | None = None
     points: frozenset[Point] | None = None
+    excluded: tuple[str, ...] = ()
+    """Quantizers to leave in float, names or shell patterns."""
 
     @property
     def subject(self) -> tuple[str, str, str]:
@@ -130,7 +132,7 @@ def _measure(job: GroupJob, emit: Any) -> None:
     torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
     try:
         emit(weights=subject.digest, inputs=subject.input_hashes, adapter=source_hashes(adapter))
-        pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)))
+        pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)), job.excluded)
         for case in job.cases:
             emit(**_measure_case(job, case, pipeline))
     finally:

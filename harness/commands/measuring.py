@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @arguments.selecting
+@click.option("--exclude", "excluded", multiple=True, metavar="QUANTIZER",
+              help="Leave this quantizer in float, or all that fit a pattern; repeatable.")  # fmt: skip
 @arguments.measuring
 def run(**options: Any) -> None:
     """Measure a suite or a selection into reports/RUN/."""
@@ -24,6 +28,8 @@ def run(**options: Any) -> None:
 
     measured = _measure(find_workspace(), options)
     print_matrix(console(), measured.outputs)
+    if measured.excluded:
+        click.echo(spoken(f"left in float: {', '.join(measured.excluded)}"))
     click.echo(spoken(f"measured in {measured.seconds:.0f} s: {measured.folder}"))
 
 
@@ -31,8 +37,9 @@ def run(**options: Any) -> None:
 @arguments.selecting
 @arguments.measuring
 @click.option("--history", is_flag=True, help="Add the run to history.parquet among the reports.")
+@arguments.bundle
 @arguments.as_json
-def gate(as_json: bool, history: bool, **options: Any) -> None:
+def gate(as_json: bool, history: bool, bundle: bool, **options: Any) -> None:
     """Run, check and report in one: the exit code is the verdict."""
     from harness.report.terminal import console, print_matrix
     from harness.verbs.judging import judge_and_report
@@ -45,7 +52,7 @@ def gate(as_json: bool, history: bool, **options: Any) -> None:
         print_matrix(console(), measured.outputs)
     if history:
         keep_in_history(workspace, measured)
-    arguments.leave(judge_and_report(workspace, measured, as_json=as_json))
+    arguments.leave(judge_and_report(workspace, measured, as_json=as_json, bundles=bundle))
 
 
 @click.command()
@@ -101,6 +108,7 @@ def locate(run: str | None, as_json: bool, **options: Any) -> None:
     be looked into.
     """
     import sys
+from pathlib import Path
 
     from harness.verbs import locating
     from harness.workspace import find_workspace
@@ -128,6 +136,25 @@ def train(models: tuple[str, ...], jobs: int) -> None:
         click.echo(spoken(line))
 
 
+@click.command()
+@click.argument("folder", type=arguments.PATH)
+@click.option("--weights", type=arguments.PATH, metavar="PATH", help="The checkpoint, where the weights came from one.")
+@click.option("--minimal", is_flag=True, help="Run its minimised graph too; loading one can run code, so trust it.")
+@click.option("--timeout", type=click.FloatRange(1), default=1800, show_default=True, help="Seconds it may take.")
+@arguments.as_json
+def replay(folder: Path, weights: Path | None, minimal: bool, timeout: float, as_json: bool) -> None:
+    """Measure the row of a replay bundle again.
+
+    FOLDER is what `sqnr gate --bundle` or `sqnr locate` wrote, here or elsewhere. Ends with 0 if the row is the same to
+    the last bit, else says what differs, likely causes first, and ends with 1.
+    """
+    from harness.verbs.replaying import replay_bundle
+    from harness.workspace import find_workspace
+
+    code = replay_bundle(find_workspace(), folder, weights, timeout, minimal=minimal, as_json=as_json)
+    sys.exit(int(code))
+
+
 def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
     from harness.execute import measure
     from harness.report.progress import showing_progress
@@ -136,4 +163,4 @@ def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
         return measure(workspace, arguments.selection(options), arguments.how(options), shown.start, shown.update)
 
 
-VERBS = (run, gate, accept, locate, train)
+VERBS = (run, gate, accept, locate, train, replay)

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch.fx import GraphModule, Node
 
-from harness.errors import UsageError
+from harness.errors import UsageError, no_quantizer
 from harness.flows import specs
 from harness.graphs import ANNOTATION
 from harness.measure.qdq import is_dequantize, is_quantize
@@ -68,15 +68,6 @@ def check_left(converted: GraphModule, left: Collection[str]) -> None:
             )
 
 
-def says_unknown(error: str, name: str) -> bool:
-    """Whether the error of a row is that of a name or pattern which fits no quantizer of its case."""
-    return _unknown(name) in error
-
-
-def _unknown(name: str) -> str:
-    return f"no quantizer named {name!r}"
-
-
 def _fitting(excluded: Iterable[str], names: Collection[str]) -> list[str]:
     """The names that are, or fit, any of `excluded`; each of which must fit one."""
     found: dict[str, None] = {}
@@ -85,7 +76,7 @@ def _fitting(excluded: Iterable[str], names: Collection[str]) -> list[str]:
         if not fitting:
             near = difflib.get_close_matches(wanted, names, n=_NEAR, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else "quantizers.csv of a run without --exclude has all"
-            raise UnknownQuantizerError(f"{_unknown(wanted)} among {len(names)}; {hint}")
+            raise UnknownQuantizerError(f"{no_quantizer(wanted)} among {len(names)}; {hint}")
         found |= dict.fromkeys(fitting)
     return list(found)
 

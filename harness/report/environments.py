@@ -26,11 +26,12 @@ class Setting:
 def settings(run: Run, judgement: Judgement) -> list[Setting]:
     """The environment of a run beside that of what it is judged by, which may have been measured on several machines.
 
+    First the quantizers that were left in float, if any were.
     A fact differs if it was recorded before and is not the same everywhere. A package that one side lacks differs.
     """
     now = _facts(run.environment)
     before = [_facts(environment) for environment in judgement.before.environments]
-    found = []
+    found = [*_left_in_float(run, judgement)]
     for fact in dict.fromkeys(fact for facts in (now, *before) for fact in facts):
         kind, what = fact
         absent = _ABSENT if kind == _STACK else ""
@@ -38,6 +39,17 @@ def settings(run: Run, judgement: Judgement) -> list[Setting]:
         here = now.get(fact, absent)
         found.append(Setting(what, ", ".join(then), here, differs=bool(then) and then != [here]))
     return found
+
+
+def _left_in_float(run: Run, judgement: Judgement) -> list[Setting]:
+    now, before = run.excluded, judgement.before.excluded
+    if not now and not before:
+        return []
+    return [Setting("left in float", _listed(before), _listed(now), differs=now != before)]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"
 
 
 def _facts(environment: Mapping[str, Any]) -> dict[tuple[str, str], str]:
