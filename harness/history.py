@@ -2,8 +2,9 @@
 
 A line says of its run: `run_id` (a digest of its content: two machines may name their runs alike), `run` (folder name),
 `started` (UTC), `suite`, `run_status` (complete, interrupted), `filtered`, `platform`, `python`, `cpu`, `pinned`
-(whether the instruction sets were pinned), and for each package of `harness.environment.STACK` its version, empty if it
-was not installed. The other columns are the fields of `OutputRow`, exact. docs/history.md describes the use.
+(whether the instruction sets were pinned as for baselines), and for each package of `harness.environment.STACK` its
+version, empty if it was not installed. The other columns are the fields of `OutputRow`, exact.
+docs/history.md describes the use.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _of_run(stored: StoredRun) -> dict[str, str | bool | datetime]:
         "run_status": run.status,
         "filtered": bool(run.plan.filtered),
         **{name: _text(environment.get(name)) for name in ("platform", "python", "cpu")},
-        "pinned": isinstance(pins, dict) and all(pins.get(name) for name in _ISA_PINS),
+        "pinned": isinstance(pins, dict) and all(pins.get(name) == PINS[name] for name in _ISA_PINS),
         **{package: _text(stack.get(package)) for package in STACK},
     }
 

@@ -9,6 +9,7 @@ import pytest
 
 from harness.accept import Request, check_acceptable
 from harness.baseline import Baseline
+from harness.environment import ISAS
 from harness.errors import AcceptRefusedError, ExitCode, UsageError
 from harness.records import NEVER_GOOD, QuantizerRow, Row
 from harness.store import INTERRUPTED, RUNNING, Run
@@ -117,6 +118,7 @@ def test_a_pattern_that_fits_nothing_is_refused() -> None:
     [
         ({"platform": "plan9-mips"}, "was measured on plan9-mips"),
         ({"pins": {"ATEN_CPU_CAPABILITY": "", "MKL_CBWR": "COMPATIBLE"}}, "without its pins (ATEN_CPU_CAPABILITY)"),
+        ({"pins": ISAS["sse4"]}, "without its pins (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA); run it without --no-pin"),
     ],
 )
 def test_a_run_that_is_no_measure_for_this_platform_is_refused(environment: dict[str, Any], message: str) -> None:

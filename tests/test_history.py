@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import history
-from harness.environment import STACK
+from harness.environment import ISAS, STACK
 from harness.errors import UsageError
 from harness.history import StoredRun
 from harness.records import OutputRow
@@ -70,7 +70,7 @@ def test_what_a_failed_row_has_no_number_for_is_absent_and_its_error_is_kept(fil
 
 @pytest.mark.parametrize(
     "pins",
-    [None, "avx2", {}, {**ENVIRONMENT["pins"], "MKL_CBWR": ""}, {"OMP_NUM_THREADS": "1"}],  # type: ignore[dict-item]
+    [None, "avx2", {}, {**ENVIRONMENT["pins"], "MKL_CBWR": ""}, ISAS["avx512"], {"OMP_NUM_THREADS": "1"}],  # type: ignore[dict-item]
 )
 def test_a_run_is_pinned_only_if_all_instruction_sets_are(file: Path, pins: object) -> None:
     history.append(file, [stored(1), stored(2, environment={"pins": pins})])

@@ -30,8 +30,9 @@ def list_(as_json: bool) -> None:
 
 @click.command()
 @arguments.run_argument
+@arguments.bundle
 @arguments.as_json
-def check(run: str | None, as_json: bool) -> None:
+def check(run: str | None, bundle: bool, as_json: bool) -> None:
     """Judge a stored run by the baselines.
 
     RUN is a folder in reports/, by default the latest.
@@ -42,7 +43,8 @@ def check(run: str | None, as_json: bool) -> None:
 
     workspace = find_workspace()
     stored = find_run(workspace.reports, run)
-    arguments.leave(judge_and_report(workspace, stored, as_json=as_json, named=run is not None))
+    named = run is not None
+    arguments.leave(judge_and_report(workspace, stored, as_json=as_json, named=named, bundles=bundle))
 
 
 @click.command()
@@ -128,23 +130,46 @@ def fixes(as_json: bool) -> None:
 def compare(base: str, head: str, output: Path | None, as_json: bool) -> None:
     """Judge run HEAD by run BASE; needs no baseline.
 
-    Cases, rows and tolerances are compared as if BASE had been accepted.
+    Cases, rows and tolerances are compared as if BASE had been accepted. Samples are paired: one that collapsed is a
+    regression, whatever the mean says.
     """
+    from harness.files import write_atomically
     from harness.judge import judge_runs
+    from harness.report import samples
+    from harness.report.terminal import console
     from harness.store import find_run
-    from harness.verbs.judging import say, show_folder
+    from harness.verbs.judging import judge_samples, say, show_folder
     from harness.verbs.reporting import write_verdict
     from harness.workspace import find_workspace
 
     workspace = find_workspace()
     old, new = find_run(workspace.reports, base), find_run(workspace.reports, head)
-    judgement = judge_runs(workspace, base=old, head=new)
+    judgement, moved = judge_samples(workspace, old, new, judge_runs(workspace, base=old, head=new))
     say(new, judgement, as_json=as_json, named=True)
+    if not as_json:
+        samples.print_samples(console(), moved)
     folder = output or new.folder / f"against-{old.name}"
     write_verdict(new, judgement, folder)
+    write_atomically(folder / samples.FILE, samples.render(moved))
     if not as_json:
         show_folder(folder)
     arguments.leave(judgement)
 
 
-VERBS = (list_, check, report, history, fixes, compare)
+@click.command()
+@click.argument("base")
+@click.argument("heads", nargs=-1, required=True, metavar="HEAD...")
+@arguments.as_json
+def noise(base: str, heads: tuple[str, ...], as_json: bool) -> None:
+    """How far runs moved from BASE, in noise floors.
+
+    For runs of one stack on several machines or instruction sets (`sqnr run --isa`): shows whether the accepted floors
+    foretell what a machine does to each row, and which multiple of them holds all rows. Judges nothing.
+    """
+    from harness.verbs.noising import show_noise
+    from harness.workspace import find_workspace
+
+    show_noise(find_workspace(), base, heads, machine=as_json)
+
+
+VERBS = (list_, check, report, history, fixes, compare, noise)

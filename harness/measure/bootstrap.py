@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.decibels import db
+from harness.records import SQNR_CAP_DB
 
 Array = NDArray[np.float64]
 
@@ -55,14 +56,19 @@ def paired_interval_db(*, base: Array, head: Array) -> tuple[float, float] | Non
     """
     if base.shape[1] < 2:
         return None
-    before, after = levels_db(resampled(base)), levels_db(resampled(head))
-    deltas = np.sort(after - before)
+    both = resampled(np.concatenate([base, head]))
+    deltas = np.sort(levels_db(both[2:]) - levels_db(both[:2]))
     return (float(deltas[_TAIL - 1]), float(deltas[-_TAIL])) if np.isfinite(deltas).all() else None
 
 
 def levels_db(sums: Array) -> Array:
     """SQNR of each column of (2, any) sums of signal and noise, dB, at most 160; NaN where `db` says None."""
-    return np.array([np.nan if level is None else level for level in map(db, *sums.tolist())], dtype=np.float64)
+    signal, noise = sums
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        levels: Array = np.minimum(SQNR_CAP_DB, 10 * (np.log10(signal) - np.log10(noise)))
+    levels[noise == 0] = SQNR_CAP_DB
+    levels[(signal == 0) & (noise != 0)] = np.nan
+    return levels
 
 
 def resampled(sums: Array) -> Array:

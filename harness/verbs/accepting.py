@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness import baseline as baselines
 from harness.accept import Request, check_acceptable, propose, write
 from harness.baseline import Baseline
-from harness.errors import NoBaselineError
+from harness.errors import NoBaselineError, UsageError
 from harness.execute import Options, noise_cases, noise_floor
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_proposal
@@ -17,6 +17,8 @@ def accept(
     workspace: Workspace, run: Run, request: Request, options: Options, *, dry_run: bool, noise_runs: int
 ) -> None:
     """Accept rows of a run. Raises `AcceptRefusedError` or `UsageError` before anything is measured or written."""
+    if options.isa:
+        raise UsageError(f"--isa {options.isa}: noise floors are measured as baselines are, with the pins alone")
     workspace.check_writable()
     present = _present(workspace)
     check_acceptable(run, request, present)

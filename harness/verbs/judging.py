@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.errors import SqnrError
+from harness.errors import SqnrError, TableError
 from harness.judge import Judgement, judge_or_none
 from harness.report import verdict_json
 from harness.report.terminal import console, print_judgement, print_line
@@ -12,12 +15,17 @@ from harness.store import Run
 from harness.verbs.reporting import known_history, write_error, write_verdict
 from harness.workspace import Workspace
 
+if TYPE_CHECKING:
+    from harness.paired import Paired
 
-def judge_and_report(workspace: Workspace, run: Run, *, as_json: bool, named: bool = False) -> Judgement:
+
+def judge_and_report(
+    workspace: Workspace, run: Run, *, as_json: bool, named: bool = False, bundles: bool = False
+) -> Judgement:
     """Judge a run and write into its folder; prints for people, or verdict.json itself for programs.
 
-    A run that was `named` by the user may not be the latest. Raises `TableError` for an unreadable baseline, after
-    verdict.json and report.md have been written for that too.
+    With `bundles`, each failing row gets a replay bundle too. A run that was `named` by the user may not be the latest.
+    Raises `TableError` for an unreadable baseline, after verdict.json and report.md have been written for that too.
     """
     try:
         judgement = judge_or_none(workspace, run)
@@ -28,6 +36,10 @@ def judge_and_report(workspace: Workspace, run: Run, *, as_json: bool, named: bo
     write_verdict(run, judgement, run.folder, known_history(workspace))
     if not as_json:
         show_folder(run.folder)
+    if bundles:
+        from harness.verbs.bundling import write_bundles
+
+        write_bundles(run, judgement, as_json=as_json)
     return judgement
 
 
@@ -38,6 +50,24 @@ def say(run: Run, judgement: Judgement, *, as_json: bool, named: bool) -> None:
         print(verdict_json.render(run, judgement).replace("##[", "##\\u005b"), end="")
     else:
         print_judgement(console(), run, judgement, named=named)
+
+
+def judge_samples(workspace: Workspace, base: Run, head: Run, judgement: Judgement) -> tuple[Judgement, list[Paired]]:
+    """A judgement of `head` by `base` with what their samples add to it, and the outputs whose samples moved.
+
+    Where a run has no samples, as those of older versions, or they are damaged, a note says so and nothing is added.
+    """
+    from harness import samples
+    from harness.paired import pairs, with_samples
+
+    today = datetime.date.today()
+    try:
+        sums = samples.read(base.folder), samples.read(head.folder)
+    except TableError as error:
+        return replace(judgement, notes=(*judgement.notes, f"samples are not compared: {error}")), []
+    found, notes = pairs(base, head, *sums, workspace.settings.tolerances(head.plan.suite, today))
+    judged = with_samples(judgement, found, workspace.settings, today)
+    return replace(judged, notes=(*judged.notes, *notes)), found
 
 
 def show_folder(folder: Path) -> None:
