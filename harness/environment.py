@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +26,7 @@ MKL's COMPATIBLE is SSE2 code, the only one that processors of all makers agree 
 machine without AVX2 would under the pins. The AVX512 branch is that of Intel's processors; others take what MKL has for
 them. ATen has no SSE4 of its own: its `default` is compiled for SSE2.
 """
+DEFAULT_ISA = "avx2"
 _NEEDED_FLAGS = {
     "avx2": ("avx2", "fma"),
     "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
@@ -60,6 +61,11 @@ def pin(environ: MutableMapping[str, str] = os.environ, *, pinned: bool = True, 
         return
     for key in ISAS["avx2"]:
         environ.pop(key, None)
+
+
+def isa_of(pins: Mapping[str, str]) -> str:
+    """The instruction set that pins stand for; empty if they are none of `ISAS`."""
+    return next((isa for isa, own in ISAS.items() if all(pins.get(key) == own[key] for key in own)), "")
 
 
 def check_isa(isa: str) -> None:

@@ -107,9 +107,6 @@ def locate(run: str | None, as_json: bool, **options: Any) -> None:
     Looks into the failing rows of a stored RUN, or into the cases that -m and -f name. Ends with 4 if a case could not
     be looked into.
     """
-    import sys
-from pathlib import Path
-
     from harness.verbs import locating
     from harness.workspace import find_workspace
 

@@ -1,0 +1,119 @@
+"""What came of a replay, in lines for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from harness.report.bundle_text import figure
+from harness.report.phrases import UNITS, number
+
+if TYPE_CHECKING:
+    from harness.replay import Difference, Replayed, Value
+
+SCHEMA = 1
+_MOST_COLUMNS = 4
+_MOST_QUANTIZERS = 10
+_HASH = 12
+"""Signs of a hash that are shown; they tell two files apart."""
+
+
+def lines(replayed: Replayed) -> list[str]:
+    """`reproduced to the last bit: 24.10 dB` and what else is different, or each thing that differs."""
+    record = replayed.bundle.record
+    if replayed.reproduced:
+        told = [f"different, but harmless: {line}" for line in _causes(replayed.differences)]
+        return [f"reproduced to the last bit: {figure(record.row)}", *told]
+    now = "not measured" if replayed.row is None else figure(replayed.row)
+    row = record.row
+    return [
+        f"not reproduced: {row.case} {row.point} {row.output}: {_arrow(figure(row), now)}",
+        *(f"- {line}" for line in (*_causes(replayed.differences), *_values(replayed.differences))),
+        f"measured again by: {record.command}",
+    ]
+
+
+def as_json(replayed: Replayed) -> str:
+    """JSON text; every value is exact."""
+    record = replayed.bundle.record
+    content = {
+        "schema": SCHEMA,
+        "reproduced": replayed.reproduced,
+        "case": asdict(record.row.case),
+        "point": record.row.point,
+        "output": record.row.output,
+        "figure": figure(record.row),
+        "differences": [asdict(item) for item in replayed.differences],
+        "row": None if replayed.row is None else asdict(replayed.row),
+        "command": record.command,
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _causes(differences: tuple[Difference, ...]) -> list[str]:
+    """A line for each thing with which the row was measured that is another; batches of a kind in one."""
+    found = []
+    batches: dict[str, list[Difference]] = defaultdict(list)
+    for item in differences:
+        if item.kind == "inputs":
+            batches[item.name].append(item)
+    for item in differences:
+        if item.kind in ("stack", "machine"):
+            absent = "not installed" if item.kind == "stack" else "none"
+            found.append(f"{item.name} {_arrow(item.then or absent, item.now or absent)}")
+        elif item.kind == "adapter":
+            found.append(f"adapter {item.name}: {_files(item.then, item.now)}")
+        elif item.kind == "weights":
+            found.append(f"weights {item.name}: {_files(item.then, item.now)}")
+        elif item.kind == "inputs" and (those := batches.pop(item.name, [])):
+            found.append(_inputs(item.name, those))
+    return found
+
+
+def _inputs(kind: str, those: list[Difference]) -> str:
+    other = [item.field.removeprefix("batch ") for item in those if None not in (item.then, item.now)]
+    parts = [f"batch{'es' if len(other) > 1 else ''} {', '.join(other)} with other data"] if other else []
+    for count, what in ((sum(i.now is None for i in those), "fewer"), (sum(i.then is None for i in those), "more")):
+        parts += [f"{count} batch{'es' if count > 1 else ''} {what}"] if count else []
+    return f"{kind} inputs: {', '.join(parts)}"
+
+
+def _files(then: Value, now: Value) -> str:
+    if then is None or now is None:
+        return "was not there" if then is None else "is gone"
+    return f"another SHA-256, {str(then)[:_HASH]}... -> {str(now)[:_HASH]}..."
+
+
+def _values(differences: tuple[Difference, ...]) -> list[str]:
+    """A line for the output, for each of so many quantizers, and for each thing that the minimised graph says."""
+    rows: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+    for item in differences:
+        if item.kind in ("output", "quantizer"):
+            rows[item.kind, item.name].append(item)
+    quantizers = [key for key in rows if key[0] == "quantizer"]
+    shown = [key for key in rows if key not in quantizers[_MOST_QUANTIZERS:]]
+    found = [f"{'' if kind == 'output' else 'quantizer '}{name}: {_columns(rows[kind, name])}" for kind, name in shown]
+    rest = len(quantizers) - _MOST_QUANTIZERS
+    found += [f"... and {rest} more quantizers: see --json"] if rest > 0 else []
+    return found + [f"minimised graph: {item.name}" for item in differences if item.kind == "minimal"]
+
+
+def _columns(items: list[Difference]) -> str:
+    shown = items if items[0].kind == "output" else items[:_MOST_COLUMNS]
+    more = len(items) - len(shown)
+    return ", ".join(map(_column, shown)) + (f", and {more} more columns" if more else "")
+
+
+def _column(item: Difference) -> str:
+    name = UNITS.get(item.field, item.field)
+    if item.kind == "quantizer" and item.field == "status" and None in (item.then, item.now):
+        return "added" if item.then is None else "gone"
+    then, now = number(item.field, item.then), number(item.field, item.now)
+    # Two that look the same once rounded are shown exactly.
+    return f"{name} {_arrow(then, now) if then != now else _arrow(item.then, item.now)}"
+
+
+def _arrow(then: object, now: object) -> str:
+    return f"{then} -> {now}"
