@@ -1,7 +1,9 @@
 """Which generic measure shows that a row is damaged. No rule knows a particular defect.
 
-A quantizer is held to what the same number of codes could do with bounds fitted to the observed range: uniform
-rounding noise, step^2 / 12. What it loses against that is explained by its own numbers, or is `numerics`.
+A quantizer is held to two things. First to what a correct one with its qparams makes of the same values
+(`harness.measure.expected`): a row that is far from that is `numerics`, whatever its qparams are. Then to what the same
+number of codes could do with bounds fitted to the observed range, uniform rounding noise of step^2 / 12: what its
+qparams lose against that is put down to the larger term of the expected noise, clipping or rounding.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from harness.measure.expected import Expected
 from harness.records import Cause, Granularity, OutputRow, Point, QuantizerRow, QuantizerStatus, Role, Status
 
 CONTROL_DB = 100.0
@@ -21,18 +24,39 @@ AXIS_GAP_DB = 10.0
 """A weight's worst output channel this far below the whole, and scales along another axis: the axis is wrong."""
 LOWERING_LOSS_DB = 3.0
 """What lowering may lose against the converted graph before it is asked why."""
-_EXPLAINED = 4.0
-"""Noise up to this many times the rounding noise of the step is the step's."""
+FAR_DB = 1.0
+"""A quantizer this far from its expected SQNR does not do what its qparams say: none of the gate's is 0.2 dB off."""
+RESOLUTION_DB = 80.0
+"""Where both are better, float32 arithmetic decides: values that lie on codes are restored to within its last bits."""
 
 
-def quantizer_cause(row: QuantizerRow, mean_square: float | None, output_axis: int | None) -> str:
-    """Why a quantizer hurts, or nothing. `mean_square` is that of its input, `output_axis` its op's output channels."""
+def quantizer_cause(
+    row: QuantizerRow, mean_square: float | None, output_axis: int | None, expected: Expected | None = None
+) -> str:
+    """Why a quantizer hurts, or nothing.
+
+    `mean_square` is that of its input, `output_axis` its op's output channels, `expected` the two terms of the noise
+    that its `expected_db` comes from.
+    """
     if row.status == QuantizerStatus.NONFINITE:
         return Cause.NONFINITE
     if _wrong_axis(row, output_axis):
         return Cause.AXIS
+    if _unexpected(row):
+        return Cause.NUMERICS
     loss = _loss_db(row, mean_square)
-    return _explain(row, mean_square or 0.0) if loss is not None and loss > NOTABLE_LOSS_DB else ""
+    return _explain(row, expected or Expected()) if loss is not None and loss > NOTABLE_LOSS_DB else ""
+
+
+def _unexpected(row: QuantizerRow) -> bool:
+    """Whether a quantizer is far from its prediction; better is as wrong: then its codes are not those it declares."""
+    if row.expected_db is None:
+        return False
+    if row.sqnr_db is None:
+        return True  # finite values and qparams, and no number comes of them
+    if min(row.expected_db, row.sqnr_db) >= RESOLUTION_DB:
+        return False
+    return not abs(row.sqnr_db - row.expected_db) <= FAR_DB
 
 
 def _wrong_axis(row: QuantizerRow, output_axis: int | None) -> bool:
@@ -57,18 +81,12 @@ def _loss_db(row: QuantizerRow, mean_square: float | None) -> float | None:
     return 10 * math.log10(12 * power / step**2) - sqnr_db
 
 
-def _explain(row: QuantizerRow, mean_square: float) -> Cause:
-    assert row.sqnr_db is not None
-    assert row.lo is not None
-    assert row.hi is not None
-    noise = mean_square / 10 ** (row.sqnr_db / 10)
-    rounding = (row.scale or 0.0) ** 2 / 12
-    if noise <= _EXPLAINED * rounding:
+def _explain(row: QuantizerRow, expected: Expected) -> Cause:
+    """What bad qparams do: the range is too wide, or too narrow, or in the wrong place."""
+    if expected.rounding >= expected.clipping:
         return Cause.STEP_SIZE
-    if not row.clip_fraction:
-        return Cause.NUMERICS
     observed = max(row.observed_hi or 0.0, 0.0) - min(row.observed_lo or 0.0, 0.0)
-    return Cause.ZERO_POINT if row.hi - row.lo >= observed else Cause.CLIPPING
+    return Cause.ZERO_POINT if (row.hi or 0.0) - (row.lo or 0.0) >= observed else Cause.CLIPPING
 
 
 def output_cause(row: OutputRow, quantizers: Iterable[QuantizerRow]) -> str:

@@ -1,4 +1,4 @@
-"""Running statistics of one quantizer: range bounds, clipping, used codes and its own error."""
+"""Running statistics of one quantizer: range bounds, clipping, used codes, its own error and the expected one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from dataclasses import replace
 import torch
 
 from harness.measure.cause import quantizer_cause
+from harness.measure.expected import Expected, Limits
 from harness.measure.metrics import ChannelSums, db
-from harness.measure.qdq import QParams, expand_groups
+from harness.measure.qdq import QParams
 from harness.records import Case, Granularity, Mode, QuantizerRow, QuantizerStatus, Role
 
 _MOST_CODES = 1 << 16
 """Above 16 bit nobody asks which share of the codes is used."""
-_HALF_STEP = 0.5 + 1e-3
-"""Steps by which a value may pass a bound unclipped: its error is then no larger than rounding's anywhere else.
-
-Without it the share jumps with the last bit of a scale wherever many values lie on the bound (a background of -1.0
-that dynamic quantization puts at -0.995), and with absmax / 127.5 every symmetric weight would clip its largest value.
-"""
 
 
 class QuantizerStats:
@@ -43,6 +38,9 @@ class QuantizerStats:
         self._elements = 0
         self._used: torch.Tensor | None = None
         self._sums: ChannelSums | None = None
+        self._noise = 0.0
+        self._limits: Limits | None = None
+        self._expected = Expected()
 
     @property
     def fixed_qparams(self) -> QParams | None:
@@ -60,11 +58,15 @@ class QuantizerStats:
         self._add_codes(codes, qparams)
         if x is None or x.numel() == 0 or x.shape != codes.shape:
             return
-        self._add_values(x, qparams)
-        if restored is not None:
-            if self._sums is None:
-                self._sums = ChannelSums(self._channel_axis(qparams) if x.ndim > 1 else None)
-            self._sums.update(reference=x, actual=restored)
+        x = x.detach()
+        clipped = self._add_values(x, qparams)
+        if restored is None:
+            return
+        if self._sums is None:
+            self._sums = ChannelSums(self._channel_axis(qparams) if x.ndim > 1 else None)
+        self._sums.update(reference=x, actual=restored)
+        before, self._noise = self._noise, self._sums.noise
+        self._expected.add(x, self._limits_of(qparams, x.dtype), clipped > 0, self._noise - before)
 
     def _channel_axis(self, qparams: QParams) -> int | None:
         """Along which a weight's worst channel is looked for: not the scales' own axis, which may be the mistake."""
@@ -97,19 +99,22 @@ class QuantizerStats:
         used = torch.bincount(indices, minlength=256 if flat.element_size() == 1 else count) > 0
         self._used = used if self._used is None else self._used | used
 
-    def _add_values(self, x: torch.Tensor, qparams: QParams) -> None:
-        low, high = (float(value) for value in torch.aminmax(x.detach()))
-        slack = qparams.scale.abs() * _HALF_STEP
-        # Bounds in the input's own type: promoting a whole activation to float64 only to compare it costs more.
-        below, above = (qparams.lo - slack).to(x.dtype), (qparams.hi + slack).to(x.dtype)
-        if not low >= float(below.max()):
-            self._clipped += int(torch.count_nonzero(x < expand_groups(below, x.shape)))
-        if not high <= float(above.min()):
-            self._clipped += int(torch.count_nonzero(x > expand_groups(above, x.shape)))
+    def _limits_of(self, qparams: QParams, dtype: torch.dtype) -> Limits:
+        """The limits of these qparams, made once where they are the same for every batch."""
+        if self._limits is None or self._limits.qparams is not qparams or self._limits.dtype is not dtype:
+            self._limits = Limits(qparams, dtype)
+        return self._limits
+
+    def _add_values(self, x: torch.Tensor, qparams: QParams) -> int:
+        """Add a batch to what is observed; returns how many of its elements are clipped."""
+        low, high = (float(value) for value in torch.aminmax(x))
+        clipped = self._limits_of(qparams, x.dtype).clipped(x, low, high)
+        self._clipped += clipped
         self._elements += x.numel()
         if self._observed is not None:
             low, high = min(low, self._observed[0]), max(high, self._observed[1])
         self._observed = (low, high)
+        return clipped
 
     def _utilisation(self) -> float | None:
         if self._used is None or self._qparams is None:
@@ -120,7 +125,7 @@ class QuantizerStats:
         """The measured row; everything that is not finite is left empty, and the status says so."""
         row = self._row(case, point, share_group)
         mean_square = self._sums.signal / self._elements if self._sums and self._elements else None
-        return replace(row, cause=quantizer_cause(row, mean_square, self._output_axis))
+        return replace(row, cause=quantizer_cause(row, mean_square, self._output_axis, self._expected))
 
     def _row(self, case: Case, point: str, share_group: str) -> QuantizerRow:
         _, scale, zero_point, lo, hi = self._widest or (None, None, None, None, None)
@@ -148,5 +153,6 @@ class QuantizerStats:
             utilisation=self._utilisation(),
             sqnr_db=db(sums.signal, sums.noise) if sums else None,
             sqnr_min_db=sums.worst_db() if sums and self.role is Role.WEIGHT else None,
+            expected_db=db(sums.signal, self._expected.noise) if sums else None,
             share_group=share_group,
         )

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers quantized_decomposed ops)
 
 from harness.measure.cause import lowered_cause, output_cause, quantizer_cause
 from harness.measure.qdq import QParams
@@ -57,6 +58,21 @@ def test_a_wide_enough_range_in_the_wrong_place_is_zero_point():
 
 def test_noise_that_neither_clips_nor_rounds_is_numerics():
     assert cause(UNIFORM, 2 / 255, shift=0.1) == "numerics"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"expected_db": 31.1}, "numerics"),  # 1.1 dB worse than a correct quantizer
+        ({"expected_db": 30.9}, ""),
+        ({"expected_db": 28.9}, "numerics"),  # better: its codes are finer than it says
+        ({"sqnr_db": None, "expected_db": 30.0}, "numerics"),  # finite values and qparams, and no number
+        ({"sqnr_db": 81.0, "expected_db": 160.0}, ""),  # values that lie on codes, to float32's last bits
+        ({"sqnr_db": 79.0, "expected_db": 160.0}, "numerics"),
+    ],
+)
+def test_what_is_far_from_its_prediction_is_numerics(change, found):
+    assert quantizer_cause(quantizer_row(**{"sqnr_db": 30.0, **change}), None, None) == found
 
 
 @pytest.mark.parametrize(("worst", "found"), [(29.0, "axis"), (31.0, "")])
