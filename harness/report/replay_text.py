@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from harness.records import FAILED
 from harness.report.bundle_text import figure
 from harness.report.phrases import UNITS, number
 
@@ -88,28 +89,43 @@ def _files(then: Value, now: Value) -> str:
 
 def _values(differences: tuple[Difference, ...]) -> list[str]:
     """A line for the output, for each of so many quantizers, and for each thing that the minimised graph says."""
-    rows: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+    output = [item for item in differences if item.kind == "output"]
+    rows: dict[str, list[Difference]] = defaultdict(list)
     for item in differences:
-        if item.kind in ("output", "quantizer"):
-            rows[item.kind, item.name].append(item)
-    quantizers = [key for key in rows if key[0] == "quantizer"]
-    shown = [key for key in rows if key not in quantizers[_MOST_QUANTIZERS:]]
-    found = [f"{'' if kind == 'output' else 'quantizer '}{name}: {_columns(rows[kind, name])}" for kind, name in shown]
-    rest = len(quantizers) - _MOST_QUANTIZERS
+        if item.kind == "quantizer":
+            rows[item.name].append(item)
+    gone = [name for name, items in rows.items() if items[0].field == "status" and items[0].now is None]
+    added = [name for name, items in rows.items() if items[0].field == "status" and items[0].then is None]
+    moved = [name for name in rows if name not in gone and name not in added]
+    found = [f"{output[0].name}: {_output(output)}"] if output else []
+    found += [f"{_counted(names)} {what}" for names, what in ((gone, "gone"), (added, "added")) if names]
+    found += [f"quantizer {name}: {_columns(rows[name])}" for name in moved[:_MOST_QUANTIZERS]]
+    rest = len(moved) - _MOST_QUANTIZERS
     found += [f"... and {rest} more quantizers: see --json"] if rest > 0 else []
     return found + [f"minimised graph: {item.name}" for item in differences if item.kind == "minimal"]
 
 
+def _output(items: list[Difference]) -> str:
+    """All columns; where the row failed, once or now, its status and error: there are no others to compare."""
+    told = [item for item in items if item.field in ("status", "error")]
+    if any(str(value).startswith(FAILED) for item in told for value in (item.then, item.now)):
+        items = told
+    return ", ".join(map(_column, items))
+
+
+def _counted(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"quantizer {names[0]}:"
+    return f"{len(names)} quantizers ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}):"
+
+
 def _columns(items: list[Difference]) -> str:
-    shown = items if items[0].kind == "output" else items[:_MOST_COLUMNS]
-    more = len(items) - len(shown)
-    return ", ".join(map(_column, shown)) + (f", and {more} more columns" if more else "")
+    more = len(items) - _MOST_COLUMNS
+    return ", ".join(map(_column, items[:_MOST_COLUMNS])) + (f", and {more} more columns" if more > 0 else "")
 
 
 def _column(item: Difference) -> str:
     name = UNITS.get(item.field, item.field)
-    if item.kind == "quantizer" and item.field == "status" and None in (item.then, item.now):
-        return "added" if item.then is None else "gone"
     then, now = number(item.field, item.then), number(item.field, item.now)
     # Two that look the same once rounded are shown exactly.
     return f"{name} {_arrow(then, now) if then != now else _arrow(item.then, item.now)}"

@@ -21,6 +21,8 @@ def replay_bundle(
     That is another matter than the rest: a graph is loaded from the folder, and loading one can run code.
     """
     found = bundle.read(folder)
+    if workspace.models.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{workspace.models}: the adapters lie in the bundle itself; replay it from a workspace of yours")
     held = (folder / bundle.MINIMAL).is_dir()
     if minimal and not held:
         raise UsageError(f"--minimal: {folder} holds no {bundle.MINIMAL}/; `sqnr locate --minimise` makes one")
