@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from harness.compare import Rows, compare, exit_code
 from harness.errors import ExitCode, NoBaselineError
 from harness.records import Point, QuantizerRow, QuantizerStatus, Role
 from harness.store import COMPLETE, Run
-from harness.verdicts import Verdict
+from harness.verdicts import Finding, Outcome, Verdict
 from harness.workspace import Workspace
 
 
@@ -96,10 +96,14 @@ def judge_or_none(workspace: Workspace, run: Run, today: datetime.date | None = 
 
 
 def judge_runs(workspace: Workspace, *, base: Run, head: Run, today: datetime.date | None = None) -> Judgement:
-    """Judge run `head` with run `base` as its baseline; cases that only one of them planned are missing or new."""
+    """Judge run `head` with run `base` as its baseline; cases that only one of them planned are missing or new.
+
+    A head with quantizers left in float is about its own cases alone.
+    """
     today = today or datetime.date.today()
     before = Before(f"run {base.name}", rows_of(base), (base.environment,), base.excluded)
-    verdicts = _verdicts(workspace, head, before.rows, today, whole=True)
+    verdicts = _verdicts(workspace, head, before.rows, today, whole=not head.excluded)
+    verdicts = verdicts if head.excluded or not base.excluded else _with_levels(verdicts, before.rows, rows_of(head))
     then, now = base.environment.get("stack", {}), head.environment.get("stack", {})
     moved = [
         f"{package} {then.get(package, 'not installed')} -> {now.get(package, 'not installed')}"
@@ -149,14 +153,28 @@ def _differences(base: Run, head: Run) -> list[str]:
 def _verdicts(
     workspace: Workspace, run: Run, accepted: Rows, today: datetime.date, *, whole: bool = False
 ) -> list[Verdict]:
-    return compare(
+    measured = rows_of(run)
+    verdicts = compare(
         baseline=accepted,
-        measured=rows_of(run),
+        measured=measured,
         in_scope=(lambda _case: True) if whole else run.plan.scope(),
         settings=workspace.settings,
         suite=run.plan.suite,
         today=today,
     )
+    return _with_levels(verdicts, accepted, measured) if run.excluded else verdicts
+
+
+def _with_levels(verdicts: list[Verdict], old: Rows, new: Rows) -> list[Verdict]:
+    """Verdicts that say what a changed output gained or lost: fewer quantizers change it, and what for is the point."""
+    told = []
+    for verdict in verdicts:
+        before, now = old.outputs.get(verdict.key), new.outputs.get(verdict.key)
+        if verdict.outcome is Outcome.CHANGED and before is not None and now is not None:
+            level = Finding("sqnr_db", before.sqnr_db, now.sqnr_db)
+            verdict = replace(verdict, findings=(*verdict.findings, level))
+        told.append(verdict)
+    return told
 
 
 def rows_of(run: Run) -> Rows:
