@@ -226,6 +226,7 @@ def _quantizers(run: Run, judgement: Judgement, data: _Data, names: dict[Case, s
             *(figures.significant(value, 5) for value in (row.lo, row.hi, row.observed_lo, row.observed_hi)),
             figures.significant(None if row.clip_fraction is None else 100 * row.clip_fraction, 3),
             figures.significant(row.sqnr_db, 4),
+            figures.significant(row.expected_db, 4),
             row.cause or ("" if row.status == "quantized" else row.status),
             signs.get(row.key, ""),
         ]
