@@ -20,6 +20,8 @@ ENOUGH = 0.9
 """Share of the difference that the culprits explain."""
 MOST_PASSES = 20.0
 """Passes of one graph that locating may cost beyond measuring: ten of the float and the quantized graph together."""
+_SUSPECTS = 3
+_NUMERICS = "no quantizer's qparams explain it: the ops compute something else"
 _CLEARLY = 0.01
 """Relative difference of two ranges that tells a wide one from a narrow one."""
 
@@ -37,6 +39,7 @@ class Candidate:
     old: Range | None = None
     new: Range | None = None
     source: str = ""
+    unit: Unit | None = None
 
 
 class Finder:
@@ -72,7 +75,7 @@ class Finder:
             budget = Budget(int(MOST_PASSES - self._scene.passes))
             found = smallest(pool, lambda few: self._with(few, output) - now >= needed, budget)
         else:
-            found = Found[Candidate]((), minimal=True)
+            found = Found(self._suspects(output, now), minimal=True)
         explained = self._with(frozenset(found.members), output) if found.members else now
         self.members[output] = found.members
         gain = target - now
@@ -93,18 +96,24 @@ class Finder:
         if target is None:  # fitted ranges: what they give is what there is to explain
             if best - now >= FITTED_WORTH_DB:
                 return self._quantizers, best, ""
-            return [], best, f"fitting every range changes {best - now:+.2f} dB: no quantizer's range is at fault"
+            return [], best, f"fitting every range changes {best - now:+.2f} dB: no range is much at fault"
         if target - now < WORTH_DB:
             return [], target, f"{self._aim.name} is {target - now:+.2f} dB away: nothing to explain"
         needed = ENOUGH * (target - now)
         if best - now >= needed:
             return self._quantizers, best, ""
         layers = self._damaged_layers()
-        for pool in (layers, [*self._quantizers, *layers]):
+        for pool, remark in ((layers, _NUMERICS), ([*self._quantizers, *layers], "")):
             best = self._with(frozenset(pool), output) if pool else now
             if best - now >= needed:
-                return pool, best, "no quantizer's qparams explain it: the op computes something else"
+                return pool, best, remark
         return [], best, f"quantizers and layers put right give {best - now:+.2f} of {target - now:+.2f} dB"
+
+    def _suspects(self, output: str, now: float) -> tuple[Candidate, ...]:
+        """Where nothing is worth explaining: of the quantizers that make most noise the one that gains most alone."""
+        gains = {one: self._with(frozenset({one}), output) - now for one in self._quantizers[:_SUSPECTS]}
+        best = max(gains, key=gains.__getitem__, default=None)
+        return () if best is None or not gains[best] > 0 else (best,)
 
     def _with(self, few: frozenset[Candidate], output: str) -> float:
         overrides = {node: one for candidate in few for node, one in candidate.overrides.items()}
@@ -122,7 +131,8 @@ class Finder:
         levels = [row.sqnr_db for row in rows if row.sqnr_db is not None]
         cause = next((row.cause for row in rows if row.cause), "") or _told(old, found.new)
         return Candidate(
-            "quantizer", unit.names, found.overrides, noise, min(levels, default=None), cause, old, found.new
+            *("quantizer", unit.names, found.overrides, noise, min(levels, default=None), cause, old, found.new),
+            unit=unit,
         )
 
     def _damaged_layers(self) -> list[Candidate]:
@@ -159,6 +169,7 @@ class Finder:
                 local_db=member.local_db,
                 alone_db=alone,
                 source=member.source,
+                readers=self._scene.readers(member.unit) if member.unit is not None else (),
             )
 
     def _located(self, output: str, **found: object) -> Located:

@@ -30,7 +30,6 @@ from harness.locate.scene import Scene
 from harness.measure.cause import HARMLESS_DB
 from harness.measure.dataflow import Dataflow
 from harness.measure.local import Border, LocalLayer, local_layer
-from harness.measure.matching import match_graphs
 from harness.measure.metrics import sqnr_db
 from harness.measure.qdq import is_dequantize, is_quantize
 from harness.measure.side import Side
@@ -86,7 +85,7 @@ class _Bench:
         graphs = scene.graphs
         self._ours = Side(graphs.reference, Dataflow(graphs.reference))
         self._theirs = scene.quantized.hybrid.side
-        self._pairs = match_graphs(reference=graphs.reference, actual=graphs.actual)
+        self._pairs = scene.matching
         self._border = Border(self._pairs, scene.quantized.hybrid.dataflow, self._ours, self._theirs)
 
     def parts(self, culprit: Candidate) -> Iterator[Minimal]:

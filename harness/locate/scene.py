@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -13,10 +14,10 @@ from harness.flows import Flow
 from harness.locate.hybrid import Hybrid, Overrides
 from harness.locate.layers import FloatLayers
 from harness.locate.sources import Quantized
-from harness.locate.units import Quantizers
+from harness.locate.units import Quantizers, Unit, readers_of
 from harness.measure.dataflow import Dataflow
 from harness.measure.layers import LayerReport, measure_layers
-from harness.measure.matching import match_graphs
+from harness.measure.matching import Matching, match_graphs
 from harness.measure.side import Side
 from harness.pipeline import Graphs, Pipeline
 from harness.records import FAILED, SQNR_CAP_DB, Case, OutputRow, Point, Stage
@@ -64,6 +65,11 @@ class Scene:
         )
         self._asked: dict[frozenset[object], dict[str, OutputRow]] = {}
 
+    @cached_property
+    def matching(self) -> Matching:
+        """Which layer of the quantized graph is which of the float graph."""
+        return match_graphs(reference=self.graphs.reference, actual=self.graphs.actual)
+
     def what_if(self, overrides: Overrides, key: Iterable[object] | None = None) -> Mapping[str, OutputRow]:
         """The rows of all outputs under these overrides; one pass. With a `key`, asked twice is run once."""
         known = frozenset(key) if key is not None else None
@@ -86,12 +92,15 @@ class Scene:
                 reference=self.graphs.reference, actual=self.graphs.actual, batches=self.subject.evaluation()
             )
 
+    def readers(self, unit: Unit) -> tuple[str, ...]:
+        """The layers that take a unit's values, by name."""
+        return readers_of(unit, self.matching)
+
     def float_layers(self) -> dict[str, Overrides]:
         """What leaves each layer that can be in float, by its name."""
-        matching = match_graphs(reference=self.graphs.reference, actual=self.graphs.actual)
         side = Side(self.graphs.reference, Dataflow(self.graphs.reference))
-        floats = FloatLayers(matching, side, self.quantized.hybrid)
-        found = {pair.name: floats.override(pair) for pair in matching.pairs}
+        floats = FloatLayers(self.matching, side, self.quantized.hybrid)
+        found = {pair.name: floats.override(pair) for pair in self.matching.pairs}
         return {name: overrides for name, overrides in found.items() if overrides is not None}
 
 

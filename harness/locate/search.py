@@ -39,10 +39,22 @@ class Budget:
 def smallest(ranked: Sequence[T], enough: Callable[[frozenset[T]], bool], budget: Budget) -> Found[T]:
     """A smallest set of `ranked` candidates that is `enough`; all of them together are taken to be.
 
-    First the shortest run from the top that is enough: 1, 2, 4, ... and then by halves. From that, parts are left out
-    as long as the rest is enough: halves first, single ones last, the lowest ranked first.
+    First the shortest run from the top that is enough: 1, 2, 4, ... and then by halves. The last of that run made the
+    difference, so it is tried alone; else parts of the others are left out as long as the rest is enough: halves
+    first, single ones last, the lowest ranked first.
     """
-    return _shrink(_prefix(list(ranked), enough, budget), enough, budget)
+    *others, last = _prefix(list(ranked), enough, budget)
+    if not others:
+        return Found((last,), minimal=True)
+    if not budget.spend():
+        return Found((*others, last), minimal=False)
+    if enough(frozenset({last})):
+        return Found((last,), minimal=True)
+    kept, whole = _shrink(others, lambda few: enough(few | {last}), budget)
+    if not whole or not budget.spend():
+        return Found((*kept, last), minimal=False)
+    needed = not enough(frozenset(kept))  # it was when there were more
+    return Found((*kept, last) if needed else tuple(kept), minimal=needed or len(kept) == 1)
 
 
 def _prefix(ranked: list[T], enough: Callable[[frozenset[T]], bool], budget: Budget) -> list[T]:
@@ -63,20 +75,20 @@ def _prefix(ranked: list[T], enough: Callable[[frozenset[T]], bool], budget: Bud
     return ranked[:high]
 
 
-def _shrink(members: list[T], enough: Callable[[frozenset[T]], bool], budget: Budget) -> Found[T]:
+def _shrink(members: list[T], enough: Callable[[frozenset[T]], bool], budget: Budget) -> tuple[list[T], bool]:
+    """What is left of `members`, one at least, and whether each was seen to be needed before the budget was spent."""
     parts = 2
     while len(members) > 1:
         size = -(-len(members) // parts)
-        for start in range(len(members) - 1, -1, -size):
-            piece = members[max(0, start - size + 1) : start + 1]
-            rest = [member for member in members if member not in piece]
+        for end in range(len(members), 0, -size):
+            rest = members[: max(0, end - size)] + members[end:]
             if not budget.spend():
-                return Found(tuple(members), minimal=False)
-            if rest and enough(frozenset(rest)):
+                return members, False
+            if enough(frozenset(rest)):
                 members, parts = rest, max(2, parts - 1)
                 break
         else:
             if size == 1:
                 break
             parts = min(len(members), 2 * parts)
-    return Found(tuple(members), minimal=True)
+    return members, True

@@ -21,7 +21,7 @@ from harness.locate.units import Quantizers, Unit
 from harness.measure.prepared import PreparedFacts
 from harness.measure.qdq import QParams, bind, is_dequantize, is_qparams, is_quantize
 from harness.measure.side import call
-from harness.records import QuantizerRow
+from harness.records import Cause, QuantizerRow
 
 Range = tuple[float, float]
 
@@ -154,8 +154,11 @@ def qdq(qparams: QParams, x: Tensor) -> Tensor:
 
 
 def noise_of(row: QuantizerRow | None) -> float:
-    """Noise over signal of a quantizer; 0 where it was not measured."""
-    return 0.0 if row is None or row.sqnr_db is None else float(10 ** (-row.sqnr_db / 10))
+    """Noise over signal of a quantizer, of its worst channel where the axis is wrong; 0 where it was not measured."""
+    if row is None:
+        return 0.0
+    level = row.sqnr_min_db if row.cause == Cause.AXIS else row.sqnr_db
+    return 0.0 if level is None else float(10 ** (-level / 10))
 
 
 def range_of(row: QuantizerRow | None) -> Range | None:

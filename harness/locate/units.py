@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch.fx import GraphModule, Node
 
 from harness.measure.dataflow import Dataflow
+from harness.measure.matching import Matching
 from harness.measure.prepared import PreparedFacts
 from harness.measure.qdq import is_dequantize, is_quantize, op_name
 from harness.measure.sites import VIEW_OPS, Sites
@@ -73,6 +74,17 @@ class Quantizers:
                     seen.add(user)
                     todo.append(user)
         return found
+
+
+def readers_of(unit: Unit, matching: Matching) -> tuple[str, ...]:
+    """The layers that take a unit's values, or its codes where they pick from these, in the order of the graph.
+
+    A quantizer's name says its first reader only; a quantize op that a pass hoisted above several has more.
+    """
+    names = {pair.computed: pair.name for pair in matching.pairs}
+    first = [node for node in unit.dequantize if node.args[0] in unit.quantize or not unit.quantize]
+    users = (user for node in (*unit.quantize, *first) for user in node.users)
+    return tuple(dict.fromkeys(names[user] for user in users if user in names))
 
 
 def _united(

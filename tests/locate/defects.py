@@ -32,7 +32,7 @@ Change = Callable[[GraphModule], None]
 
 
 class CatHead(nn.Module):
-    """Features (N, width) beside what a ReLU leaves of four times them, and a linear over both."""
+    """A linear over a cat of features (N, width), squashed, and their negative: values that use all of their range."""
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
@@ -40,23 +40,37 @@ class CatHead(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scores (N, classes)."""
-        scores: torch.Tensor = self.head(torch.cat((x, torch.relu(4 * x)), 1))
+        squashed = torch.tanh(x)
+        scores: torch.Tensor = self.head(torch.cat((squashed, -squashed), 1))
         return scores
 
 
-def with_cat(model: str) -> Any:
-    """An adapter like a built-in one whose classifier reads a cat."""
+class UnlikeHead(nn.Module):
+    """Two branches of features (N, width): one in [-1, 1], and one that is fifty times as large."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.small = nn.Linear(width, classes)
+        self.large = nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Scores (N, classes)."""
+        scores: torch.Tensor = self.small(torch.tanh(x)) + self.large(50 * torch.relu(x)) / 50
+        return scores
+
+
+def with_head(model: str, head: Callable[[int, int], nn.Module]) -> Any:
+    """An adapter like a built-in one, with another classifier."""
     built_in = load_module(MODELS, model)
 
     def build(size: str, weights: str, seed: int) -> nn.Module:
-        made = built_in.build(size, weights, seed)
+        made: nn.Module = built_in.build(size, weights, seed)
         name = {"resnet": "fc", "bert": "classifier"}[model]
         old = getattr(made, name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            setattr(made, name, CatHead(old.in_features, old.out_features).eval().requires_grad_(False))
-        found: nn.Module = made
-        return found
+            setattr(made, name, head(old.in_features, old.out_features).eval().requires_grad_(False))
+        return made
 
     return SimpleNamespace(**{**vars(built_in), "build": build})
 
