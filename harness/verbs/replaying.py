@@ -22,7 +22,9 @@ def replay_bundle(
     """
     found = bundle.read(folder)
     if workspace.models.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"{workspace.models}: the adapters lie in the bundle itself; replay it from a workspace of yours")
+        raise UsageError(
+            f"{workspace.models}: the adapters lie in the bundle itself; replay it from a workspace of yours"
+        )
     held = (folder / bundle.MINIMAL).is_dir()
     if minimal and not held:
         raise UsageError(f"--minimal: {folder} holds no {bundle.MINIMAL}/; `sqnr locate --minimise` makes one")
