@@ -28,7 +28,8 @@ class Tolerance(_Settings):
     sqnr_drop_db: Amount = 0.5
     """Allowed drop of `sqnr_db`; the row's own noise floor raises it."""
     noise_multiple: Amount = 3.0
-    """The allowed drop is at least this many times `noise_db`."""
+    """The allowed drop is at least this many times `noise_db`: the least whole number with which every row of the gate
+    holds when AVX2, AVX-512 and SSE4 are switched (2.26 would do; docs/noise.md)."""
     sqnr_min_drop_db: Amount = 1.5
     """Allowed drop of the worst sample or worst channel."""
     control_db: Amount = 100.0
