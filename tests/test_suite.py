@@ -155,6 +155,7 @@ def test_an_adapter_that_cannot_be_imported_is_planned_so_that_its_rows_can_say_
         {"variants": ("released",)},
         {"size": "full"},
         {"weights": "seeded"},
+        {"excluded": ("layer1.*",)},
     ],
 )
 def test_any_filter_makes_a_plan_a_selection(wanted: dict[str, object]) -> None:
