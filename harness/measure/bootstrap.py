@@ -95,7 +95,8 @@ def _counts(samples: int) -> NDArray[np.uint8]:
 
     `RandomState` rather than `default_rng`: numpy keeps its stream the same for good (NEP 19).
     """
-    drawn = np.random.RandomState(0).randint(samples, size=(RESAMPLES, samples))
-    flat = drawn + samples * np.arange(RESAMPLES)[:, np.newaxis]
-    counts = np.bincount(flat.ravel(), minlength=flat.size).reshape(RESAMPLES, samples)
-    return np.ascontiguousarray(counts.T.astype(np.uint8))  # 256 draws of one sample: never, at 1 on average
+    random = np.random.RandomState(0)
+    counts = np.empty((samples, RESAMPLES), dtype=np.uint8)  # 256 draws of one sample: never, at 1 on average
+    for resample in range(RESAMPLES):
+        counts[:, resample] = np.bincount(random.randint(samples, size=samples), minlength=samples)
+    return counts
