@@ -5,6 +5,7 @@ Files are `<stem>.json` in a folder `located/`; `read` gives those of a folder. 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -117,9 +118,12 @@ _RECORD = TypeAdapter(Located)
 
 
 def file_stem(case: Case, point: str, output: str) -> str:
-    """A file name for an output of a case; what file systems do not take becomes `_`."""
+    """A file name for an output of a case. What file systems do not take becomes `_`, and a hash tells such names."""
     parts = (case.model, case.size, case.weights, case.flow, case.variant, point, output)
-    return re.sub(r"[^\w.+-]", "_", "-".join(parts))[:200]
+    plain = "-".join(filter(None, parts))
+    name = re.sub(r"[^\w.+-]", "_", plain, flags=re.ASCII)[:180]
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()
+    return name if name == plain else f"{name}-{digest[:12]}"
 
 
 def write(folder: Path, located: Located) -> Path:
@@ -127,6 +131,11 @@ def write(folder: Path, located: Located) -> Path:
     path = folder / f"{located.stem}.json"
     write_atomically(path, _RECORD.dump_json(_RECORD.validate_python(asdict(located)), indent=1).decode() + "\n")
     return path
+
+
+def as_json(records: list[Located]) -> str:
+    """Records as one JSON array."""
+    return TypeAdapter(list[Located]).dump_json(records, indent=1).decode()
 
 
 def read(folder: Path) -> list[Located]:
@@ -143,13 +152,14 @@ def read_sound(folder: Path) -> tuple[list[Located], list[TableError]]:
     damaged: list[TableError] = []
     for file in sorted(folder.glob("*.json")):
         try:
-            found.append(_read(file))
+            found.append(read_one(file))
         except TableError as error:
             damaged.append(error)
     return sorted(found, key=lambda one: (one.case, one.point, one.output)), damaged
 
 
-def _read(file: Path) -> Located:
+def read_one(file: Path) -> Located:
+    """The record of a file; raises `TableError` if it is none."""
     try:
         return _RECORD.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:

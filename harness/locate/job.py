@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import SqnrError, in_a_line
+from harness.errors import SqnrError, UsageError, in_a_line
 from harness.records import Case, OutputRow, Point, QuantizerRow
 
 if TYPE_CHECKING:
@@ -45,11 +45,15 @@ class LocateJob:
 
 @dataclass(slots=True)
 class Answer:
-    """Stems of the records that were written, and what kept others from it: one line, and the full text."""
+    """Stems of the records that were written, and what kept others from it: one line, and the full text.
+
+    `usage` says that it was the request, which names something that the case has not.
+    """
 
     stems: list[str] = field(default_factory=list)
     error: str = ""
     log: str = ""
+    usage: bool = False
 
 
 def locate(job: LocateJob) -> Answer:
@@ -57,8 +61,12 @@ def locate(job: LocateJob) -> Answer:
     answer = Answer()
     try:
         _locate(job, answer)
+    except UsageError as error:
+        answer.error, answer.usage = str(error), True
     except Exception as error:
-        answer.error = str(error) if isinstance(error, SqnrError) else in_a_line(error)
+        stage = getattr(error, "stage", "")
+        answer.error = str(error) if isinstance(error, SqnrError) or stage else in_a_line(error)
+        answer.error = f"failed at {stage}: {answer.error}" if stage else answer.error
         answer.log = "".join(traceback.format_exception(error))
     return answer
 
@@ -96,9 +104,13 @@ def _find(job: LocateJob, adapter: Adapter, subject: Subject, answer: Answer) ->
     for output in job.outputs:
         if output not in subject.outputs:
             raise unknown_name("output", output, subject.outputs)
-    flow, repairs = flows.load(job.case.flow), fixes.of_variant(job.case.variant, fixes.installed())
+    flow = flows.load(job.case.flow)
+    point = job.point or flow.points[-1]
+    if point not in flow.points[1:]:
+        raise UsageError(f"flow {flow.name} has no point {point} to look into: it has {', '.join(flow.points[1:])}")
+    repairs = fixes.of_variant(job.case.variant, fixes.installed())
     pipeline = Pipeline(subject, lambda _case, _stage: None, job.excluded)
-    scene = Scene(pipeline, subject, Place(job.case, flow, repairs, job.point or flow.points[-1]), whole=bool(repairs))
+    scene = Scene(pipeline, subject, Place(job.case, flow, repairs, point), whole=bool(repairs))
     known = {row.quantizer: row for row in job.quantizers}, {row.output: row for row in job.levels}
     aim = Against(pipeline, subject, scene, Accepted(*known) if job.levels else None).find(job.against)
     finder = Finder(scene, aim)

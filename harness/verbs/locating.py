@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import baseline, located
-from harness.errors import ExitCode, NothingMeasuredError, UsageError
+from harness.errors import ExitCode, NoBaselineError, NothingMeasuredError, UsageError
 from harness.execute import Options, measuring_processes
 from harness.files import write_atomically
 from harness.judge import judge_or_none
@@ -50,10 +50,14 @@ class Outcomes:
     records: list[Located]
     errors: list[str]
     folder: Path
+    misused: int = 0
+    """How many of the errors are the request's own."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """0, or 4 where a case could not be looked into."""
+        """0; 4 where a case could not be looked into, or 2 where that is the request's fault for all of them."""
+        if self.errors and self.misused == len(self.errors) and not self.records:
+            return ExitCode.USAGE
         return ExitCode.INCOMPLETE if self.errors else ExitCode.OK
 
 
@@ -82,9 +86,10 @@ def look(
             rows: Rows = {(case, ""): () for case in plan.cases if case.variant in variants}
         else:
             rows, source = _rows_of(workspace, run, selection), run.weights_source
+        accepted = _accepted(workspace)
         jobs = [
             _with_baseline(
-                workspace,
+                accepted,
                 LocateJob(
                     workspace.start,
                     case,
@@ -117,6 +122,7 @@ def _take(job: LocateJob, answer: Answer | str, found: Outcomes, on_record: Call
         found.records.append(record)
         on_record(record)
     if answer.error:
+        found.misused += answer.usage
         where = ""
         if answer.log:
             log = job.folder / f"{located.file_stem(job.case, job.point or '', 'error')}.log"
@@ -147,17 +153,25 @@ def _rows_of(workspace: Workspace, run: Run, selection: Selection) -> Rows:
     }
 
 
-def _with_baseline(workspace: Workspace, job: LocateJob) -> LocateJob:
+def _with_baseline(accepted: baseline.Baseline | None, job: LocateJob) -> LocateJob:
     """The job with what was accepted of its point."""
     from harness import flows
 
+    if accepted is None:
+        return job
     point = job.point or flows.load(job.case.flow).points[-1]
-    accepted = baseline.read(workspace.platform_baselines)
     return replace(
         job,
         quantizers=tuple(row for row in accepted.quantizers.values() if row.case == job.case and row.point == point),
         levels=tuple(row for row in accepted.outputs.values() if row.case == job.case and row.point == point),
     )
+
+
+def _accepted(workspace: Workspace) -> baseline.Baseline | None:
+    try:
+        return baseline.read(workspace.platform_baselines)
+    except NoBaselineError:
+        return None
 
 
 def locate_and_report(
