@@ -133,12 +133,11 @@ def compare(base: str, head: str, output: Path | None, as_json: bool) -> None:
     Cases, rows and tolerances are compared as if BASE had been accepted. Samples are paired: one that collapsed is a
     regression, whatever the mean says.
     """
-    from harness.files import write_atomically
     from harness.judge import judge_runs
     from harness.report import samples
     from harness.report.terminal import console
     from harness.store import find_run
-    from harness.verbs.judging import judge_samples, say, show_folder
+    from harness.verbs.judging import judge_samples, say, show_folder, write_samples
     from harness.verbs.reporting import write_verdict
     from harness.workspace import find_workspace
 
@@ -150,7 +149,7 @@ def compare(base: str, head: str, output: Path | None, as_json: bool) -> None:
         samples.print_samples(console(), moved)
     folder = output or new.folder / f"against-{old.name}"
     write_verdict(new, judgement, folder)
-    write_atomically(folder / samples.FILE, samples.render(moved))
+    write_samples(folder, moved)
     if not as_json:
         show_folder(folder)
     arguments.leave(judgement)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import SqnrError, TableError
+from harness.files import write_atomically
 from harness.judge import Judgement, judge_or_none
 from harness.report import verdict_json
 from harness.report.terminal import console, print_judgement, print_line
@@ -68,6 +69,16 @@ def judge_samples(workspace: Workspace, base: Run, head: Run, judgement: Judgeme
     found, notes = pairs(base, head, *sums, workspace.settings.tolerances(head.plan.suite, today))
     judged = with_samples(judgement, found, workspace.settings, today)
     return replace(judged, notes=(*judged.notes, *notes)), found
+
+
+def write_samples(folder: Path, found: list[Paired]) -> None:
+    """samples.csv into a comparison's folder; where no sample moved there is none, nor an older one."""
+    from harness.report import samples
+
+    if found:
+        write_atomically(folder / samples.FILE, samples.render(found))
+    else:
+        (folder / samples.FILE).unlink(missing_ok=True)
 
 
 def show_folder(folder: Path) -> None:
