@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from harness import flows
 from harness.flows import Flow
-from harness.locate.against import Accepted, Against
+from harness.locate.against import Accepted, Against, Aim
 from harness.locate.find import Finder
 from harness.locate.scene import Place, Scene
 from harness.located import Located
@@ -59,18 +59,35 @@ class UnlikeHead(nn.Module):
         return scores
 
 
+class OfFirstToken(nn.Module):
+    """A head on the first token's hidden state, in the place of BERT's pooler."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(N, tokens, width) to (N, classes)."""
+        scores: torch.Tensor = self.head(hidden[:, 0])
+        return scores
+
+
 def with_head(model: str, head: Callable[[int, int], nn.Module]) -> Any:
-    """An adapter like a built-in one, with another classifier."""
+    """An adapter like a built-in one, with another head in the place of the model's last linear."""
     built_in = load_module(MODELS, model)
 
     def build(size: str, weights: str, seed: int) -> nn.Module:
-        made: nn.Module = built_in.build(size, weights, seed)
-        name = {"resnet": "fc", "bert": "classifier"}[model]
-        old = getattr(made, name)
+        made: Any = built_in.build(size, weights, seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            setattr(made, name, head(old.in_features, old.out_features).eval().requires_grad_(False))
-        return made
+            if hasattr(made, "pooler") and not hasattr(made, "classifier"):
+                made.pooler = OfFirstToken(head(768, 768))
+            else:
+                name = "fc" if hasattr(made, "fc") else "classifier"
+                old = getattr(made, name)
+                setattr(made, name, head(old.in_features, old.out_features))
+        found: nn.Module = made.eval().requires_grad_(False)
+        return found
 
     return SimpleNamespace(**{**vars(built_in), "build": build})
 
@@ -118,34 +135,39 @@ def shared(first: str, second: str) -> Change:
     return change
 
 
-def located(
-    adapter: Any,
-    size: str,
-    flow: Flow,
-    against: str | None,
-    accepted: Accepted | None = None,
-    variant: str = "released",
-) -> Located:
+def located(adapter: Any, size: str, flow: Flow, against: str | None = None) -> Located:
     """What explains the loss of the worst output of a model at the flow's last point."""
-    scene, pipeline, subject = staged(adapter, size, flow, variant)
-    finder = Finder(scene, Against(pipeline, subject, scene, accepted).find(against))
+    scene, pipeline, subject = staged(adapter, size, flow)
+    return _found(scene, Against(pipeline, subject, scene, None).find(against))
+
+
+def _found(scene: Scene, aim: Aim) -> Located:
+    finder = Finder(scene, aim)
     return finder.find(finder.worst())
 
 
-def staged(adapter: Any, size: str, flow: Flow, variant: str = "released") -> tuple[Scene, Pipeline, Subject]:
-    """A measured point of a model."""
-    from harness import fixes
+def found_in(adapter: Any, size: str, broken: Flow) -> dict[str, Located]:
+    """What explains a defect, by where right values come from.
 
+    `fitted`: the damaged graph alone; `baseline`: the rows of the sound graph, as a baseline holds them.
+    """
+    sound, _, _ = staged(adapter, size, flows.load(FLOW))
+    scene, pipeline, subject = staged(adapter, size, broken)
+    accepted = Accepted(sound.quantized.rows, sound.outputs)
+    against = Against(pipeline, subject, scene, accepted)
+    found = {}
+    for name in ("fitted", "baseline"):
+        scene.passes = 0.0
+        found[name] = _found(scene, against.find(name))
+    return found
+
+
+def staged(adapter: Any, size: str, flow: Flow) -> tuple[Scene, Pipeline, Subject]:
+    """A measured point of a model."""
     weights = adapter.SIZES[size].weights[0]
     with torch.no_grad():
         subject = Subject(adapter, size, weights, 0)
     pipeline = Pipeline(subject, lambda _case, _stage: None)
-    case = Case(adapter.__name__.rsplit(".", 1)[-1], size, weights, flow.name, variant)
-    place = Place(case, flow, fixes.of_variant(variant, fixes.installed()), flow.points[-1])
+    case = Case(adapter.__name__.rsplit(".", 1)[-1], size, weights, flow.name)
+    place = Place(case, flow, (), flow.points[-1])
     return Scene(pipeline, subject, place), pipeline, subject
-
-
-def baseline_of(adapter: Any, size: str) -> Accepted:
-    """What a baseline holds of the flow without a defect: rows, no graph."""
-    scene, _, _ = staged(adapter, size, flows.load(FLOW))
-    return Accepted(scene.quantized.rows, scene.outputs)
