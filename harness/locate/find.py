@@ -117,8 +117,8 @@ class Finder:
 
     def _with(self, few: frozenset[Candidate], output: str) -> float:
         overrides = {node: one for candidate in few for node, one in candidate.overrides.items()}
-        key = (candidate.names for candidate in few)
-        return level(self._scene.what_if(overrides, [("put right", names) for names in key]).get(output))
+        key = [(self._aim.name, candidate.kind, candidate.names) for candidate in few]
+        return level(self._scene.what_if(overrides, key).get(output))
 
     def _of_unit(self, unit: Unit) -> Candidate | None:
         found = self._aim.source.replacement(unit)
