@@ -93,9 +93,15 @@ def test_what_cannot_be_looked_into_is_one_line(judged: Path, args: tuple[str, .
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_run_of_another_model_than_the_present_one_is_told(judged: Path) -> None:
+    first = min((judged / "reports").glob("*/run.json")).parent
+    done = sqnr(judged, "locate", first.name, "-m", "tiny", "-o", "since")
+    assert done.returncode == 0, done.stderr
+    assert f"and was 20.14 dB in run {first.name}" in done.stdout
+
+
 def test_a_run_in_which_nothing_fails_says_so(judged: Path) -> None:
     first = min((judged / "reports").glob("*/run.json")).parent
-    (judged / "models" / "tiny.py").write_text(TINY, encoding="utf-8")
     done = sqnr(judged, "locate", first.name)
     assert "no row fails; name the cases" in done.stderr
     assert done.returncode == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from harness import baseline, located
@@ -16,6 +16,7 @@ from harness.judge import judge_or_none
 from harness.locate.job import Answer, LocateJob, locate
 from harness.located import Located
 from harness.records import FAILED, RELEASED, Case, Point
+from harness.report import phrases
 from harness.report.located_terminal import print_located
 from harness.report.terminal import console
 from harness.report.text import spoken
@@ -50,6 +51,7 @@ class Outcomes:
     records: list[Located]
     errors: list[str]
     folder: Path
+    notes: list[str] = field(default_factory=list)
     misused: int = 0
     """How many of the errors are the request's own."""
 
@@ -110,7 +112,24 @@ def look(
         found = Outcomes([], [], folder)
         for job, answer in workers.each(locate, jobs):
             _take(job, answer, found, on_record)
+    if run is not None:
+        found.notes = _moved_since(run, found.records)
     return found
+
+
+def _moved_since(run: Run, records: list[Located]) -> list[str]:
+    """A line for each record whose output is not what the stored run measured."""
+    stored = {row.key: row.sqnr_db for row in run.outputs}
+    lines = []
+    for one in records:
+        key = (*astuple(one.case), one.point, one.output)
+        if key in stored and stored[key] != one.sqnr_db:
+            then, now = (phrases.number("sqnr_db", value) for value in (stored[key], one.sqnr_db))
+            lines.append(
+                f"{one.case} {one.point} {one.output} is {now} now, and was {then} in run {run.name}: model, weights "
+                "or stack are others since, and the present ones were looked into"
+            )
+    return lines
 
 
 def _take(job: LocateJob, answer: Answer | str, found: Outcomes, on_record: Callable[[Located], None]) -> None:
@@ -146,11 +165,14 @@ def _rows_of(workspace: Workspace, run: Run, selection: Selection) -> Rows:
     if not failing:
         return {(case, ""): () for case in cases if case.variant in (selection.variants or (RELEASED,))}
     failed = {row.key[:6] for row in run.outputs if row.status.startswith(FAILED)}
-    return {
+    rows = {
         (case, point): tuple(sorted(outputs))
         for (case, point), outputs in failing.items()
-        if (case.model, case.size, case.weights, case.flow, case.variant, point) not in failed
+        if (*astuple(case), point) not in failed
     }
+    if not rows:
+        raise NothingMeasuredError(f"run {run.name}: what fails was not measured, as a stage failed; logs/ says why")
+    return rows
 
 
 def _with_baseline(accepted: baseline.Baseline | None, job: LocateJob) -> LocateJob:
@@ -189,7 +211,7 @@ def locate_and_report(
     found = look(workspace, stored, selection, asked, options, lambda one: None if as_json else print_located(out, one))
     if as_json:
         print(located.as_json(found.records))
-    for line in (*found.errors, *_pages(workspace, stored, found)):
+    for line in (*found.notes, *found.errors, *_pages(workspace, stored, found)):
         print(spoken(line))
     return found.exit_code
 
