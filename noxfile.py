@@ -88,8 +88,9 @@ def gate(session: nox.Session) -> None:
 
 @nox.session(requires=["stack"], venv_backend="none")
 def nightly(session: nox.Session) -> None:
-    """Measure the five full models and judge them; writes the report and the history whatever the verdict."""
-    _run(session, "sqnr", "gate", "--suite", "nightly", "--history", *session.posargs, folder=session.invoked_from)
+    """Measure the five full models and judge them; writes report, history and replay bundles whatever the verdict."""
+    command = ("sqnr", "gate", "--suite", "nightly", "--history", "--bundle")
+    _run(session, *command, *session.posargs, folder=session.invoked_from)
 
 
 @nox.session(requires=["stack"], venv_backend="none")
