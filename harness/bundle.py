@@ -10,28 +10,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ValidationError
 
 from harness import __version__, table
-from harness.errors import TableError
-from harness.files import replace_all, storable
+from harness.bundle_record import INPUTS, MOST_REASONS, MOST_TEXT, SCHEMA, Bundle, Checkpoint, Environment
+from harness.errors import TableError, UsageError
+from harness.files import read_inside, replace_all, storable
 from harness.places import without_places
-from harness.records import STATUSES, Case, OutputRow, Point, QuantizerRow
+from harness.records import Case, OutputRow, QuantizerRow
 from harness.report import bundle_text
+from harness.report.deltas import shortened
 from harness.sources import file_hash
 from harness.store import Run, first_of
 from harness.suite import FILE
 
-SCHEMA: Literal[1] = 1
 FOLDER = "bundles"
 """Folder of bundles in a run's own folder."""
 RECORD, QUANTIZERS, README, MINIMAL = "bundle.json", "quantizers.csv", "README.md", "minimal"
-INPUTS: tuple[Literal["calibration", "evaluation"], ...] = ("calibration", "evaluation")
+MOST_BYTES = {RECORD: 16 * 2**20, QUANTIZERS: 64 * 2**20}
+"""Of a file; a thousand quantizers take 0.2 MB, a thousand batches 0.1 MB."""
+_MOST_ERROR = 600
 _FACTS = ("platform", "python", "cpu", "stack", "pins")
 
 
@@ -68,71 +71,6 @@ def facts_of(run: Run, case: Case) -> Facts:
     )
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-_Pin = Annotated[str, Field(pattern=r"^[\w.,+-]{0,64}$")]
-_Hash = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
-"""SHA-256, or nothing where it is not known."""
-
-
-class Environment(_Part):
-    """Where and with what a row was measured; names no host, user or folder."""
-
-    platform: str = ""
-    python: str = ""
-    cpu: str = ""
-    stack: dict[str, str] = {}
-    pins: dict[str, _Pin] = {}
-
-
-class Checkpoint(_Part):
-    """The file that weights came from; it is not part of the bundle."""
-
-    name: str
-    sha256: _Hash
-
-
-class Bundle(_Part):
-    """The content of a bundle.json.
-
-    `row` has the values of an output row as they are stored, all exact; the paths in its error are shortened to names,
-    as are those in `because`, which says what was wrong with the row. `weights` is SHA-256 over the float weights.
-    `quantizers` is the SHA-256 of quantizers.csv.
-    """
-
-    version: Literal[1] = Field(alias="schema")
-    harness: str
-    row: OutputRow
-    because: tuple[str, ...]
-    command: str
-    seed: int
-    environment: Environment
-    weights: _Hash
-    checkpoint: Checkpoint | None
-    inputs: dict[Literal["calibration", "evaluation"], tuple[_Hash, ...]]
-    adapter: dict[str, _Hash]
-    excluded: tuple[str, ...]
-    quantizers: _Hash
-
-    @field_validator("row", mode="before")
-    @classmethod
-    def _whole(cls, row: Any) -> Any:
-        """A column that is not there would be None, and then differ from what is measured."""
-        names = {item.name for item in fields(OutputRow)}
-        if isinstance(row, dict) and (odd := sorted(names ^ row.keys())):
-            raise ValueError(f"{odd[0]} is {'missing' if odd[0] in names else 'unknown'}")
-        return row
-
-    @field_validator("row")
-    @classmethod
-    def _known(cls, row: OutputRow) -> OutputRow:
-        if row.status not in STATUSES or row.point not in set(Point):
-            raise ValueError(f"no output has status {row.status!r} at point {row.point!r}")
-        return row
-
-
 @dataclass(frozen=True, slots=True)
 class Read:
     """A bundle as it was read: its record, and the rows in it."""
@@ -152,26 +90,19 @@ def write(
 ) -> Path:
     """Write the bundle of an output row into a folder, replacing one that is there; returns the folder.
 
-    Of `quantizers`, those of the row's case and point are kept. Raises `UsageError` if the folder cannot be written.
+    Of `quantizers`, those of the row's case and point are kept. Raises `UsageError` if the folder cannot be written, or
+    if something is longer than what `read` takes.
     """
     own = [item for item in quantizers if item.case == row.case and item.point == row.point]
     text = table.render(own, QuantizerRow)
-    record = Bundle(
-        schema=SCHEMA,
-        harness=__version__,
-        row=_stored(row),
-        because=tuple(storable(without_places(line)) for line in because),
-        command=bundle_text.command(row.case, facts.environment, facts.excluded),
-        seed=facts.seed,
-        environment=Environment(**{name: facts.environment[name] for name in _FACTS if name in facts.environment}),
-        weights=facts.weights_hash,
-        checkpoint=_checkpoint(row.case.weights, facts.weights_source),
-        inputs={kind: tuple(facts.inputs.get(kind, ())) for kind in INPUTS},
-        adapter=dict(facts.adapter),
-        excluded=facts.excluded,
-        quantizers=hashlib.sha256(text.encode()).hexdigest(),
-    )
+    try:
+        record = _record(row, facts, because, hashlib.sha256(text.encode()).hexdigest())
+    except ValidationError as error:
+        raise UsageError(f"{folder}: no bundle is made: {first_of(error)}") from None
     content = json.dumps(record.model_dump(by_alias=True), indent=1, allow_nan=False) + "\n"
+    for name, made in ((RECORD, content), (QUANTIZERS, text)):
+        if len(made.encode()) > MOST_BYTES[name]:
+            raise UsageError(f"{folder}: no bundle is made: {name} would have over {MOST_BYTES[name]} bytes")
     replace_all(
         {
             folder / QUANTIZERS: text,
@@ -180,6 +111,27 @@ def write(
         }
     )
     return folder
+
+
+def _record(row: OutputRow, facts: Facts, because: Sequence[str], quantizers: str) -> Bundle:
+    reasons = [shortened(storable(without_places(line)), MOST_TEXT) for line in because[:MOST_REASONS]]
+    if len(because) > MOST_REASONS:
+        reasons[-1] = f"and {len(because) - MOST_REASONS + 1} more"
+    return Bundle(
+        schema=SCHEMA,
+        harness=__version__,
+        row=_stored(row),
+        because=tuple(reasons),
+        command=bundle_text.command(row.case, facts.environment.get("pins", {}), facts.excluded),
+        seed=facts.seed,
+        environment=Environment(**{name: facts.environment[name] for name in _FACTS if name in facts.environment}),
+        weights=facts.weights_hash,
+        checkpoint=_checkpoint(row.case.weights, facts.weights_source),
+        inputs={kind: tuple(facts.inputs.get(kind, ())) for kind in INPUTS},
+        adapter=dict(facts.adapter),
+        excluded=facts.excluded,
+        quantizers=quantizers,
+    )
 
 
 def _stored(row: OutputRow) -> OutputRow:
@@ -197,20 +149,27 @@ _known_hash = cache(file_hash)  # a run with many failing rows has one checkpoin
 
 
 def read(folder: Path) -> Read:
-    """The bundle in a folder; raises `TableError` naming the file and the field of the first thing that is wrong."""
+    """The bundle in a folder; raises `TableError` naming the file and the field of the first thing that is wrong.
+
+    Whatever a stranger put there: only regular files in the folder itself are opened, none larger than `MOST_BYTES`.
+    """
     file = folder / RECORD
     try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise TableError(f"{file}: cannot be read: {error.strerror}; is {folder} a replay bundle?") from None
+        content = read_inside(folder, RECORD, MOST_BYTES[RECORD])
+    except TableError as error:
+        raise TableError(f"{error}; is {folder} a replay bundle?") from None
     _check_schema(file, content)
     try:
         record = Bundle.model_validate_json(content)
     except ValidationError as error:
         raise TableError(f"{file}: damaged: {first_of(error)}") from None
     row = record.row
-    quantizers = table.parse(folder / QUANTIZERS, QuantizerRow)
-    if file_hash(folder / QUANTIZERS) != record.quantizers:
+    text = read_inside(folder, QUANTIZERS, MOST_BYTES[QUANTIZERS])
+    try:
+        quantizers = table.parse(folder / QUANTIZERS, QuantizerRow, text)
+    except TableError as error:  # a cell may be as long as the file
+        raise TableError(shortened(str(error), _MOST_ERROR)) from None
+    if hashlib.sha256(text).hexdigest() != record.quantizers:
         raise TableError(f"{folder / QUANTIZERS}: is not the file that {file} was written with")
     if any((item.case, item.point) != (row.case, row.point) for item in quantizers):
         raise TableError(f"{folder / QUANTIZERS}: holds rows of another case than {file}")

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old content or the new, never half of it."""
+"""Writing files so that a reader sees the old content or the new, never half of it; reading those of strangers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from errno import EISDIR
 from os import strerror
 from pathlib import Path
 from secrets import token_hex
-from stat import S_IMODE
+from stat import S_IMODE, S_ISREG
 
-from harness.errors import UsageError
+from harness.errors import TableError, UsageError
 
 
 def storable(text: str) -> str:
@@ -60,3 +60,28 @@ def replace_all(contents: Mapping[Path, str | bytes]) -> None:
     finally:
         for temporary, _ in written:
             temporary.unlink(missing_ok=True)
+
+
+def read_inside(folder: Path, name: str, most: int) -> bytes:
+    """Content of a file in a folder that a stranger may have filled.
+
+    Raises `TableError` in a line if it is no regular file (a pipe would be waited on for ever, a device never ends),
+    lies outside by way of a link, or has over `most` bytes.
+    """
+    path = folder / name
+    try:
+        inside = Path(os.path.realpath(path, strict=True))
+        if not inside.is_relative_to(os.path.realpath(folder)):
+            raise TableError(f"{path}: is a link that leads out of {folder}; only files inside are read")
+        # A pipe that nobody writes to is opened at once, and what has been put in the place meanwhile is no way out.
+        handle = os.open(inside, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        if not S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise TableError(f"{path}: is no regular file")
+        with os.fdopen(handle, "rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > most:
+        raise TableError(f"{path}: has over {most} bytes, no more are read")
+    return content

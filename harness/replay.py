@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import zip_longest
@@ -11,13 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness import __version__, environment, fixes, flows
-from harness.bundle import INPUTS, Bundle, Facts, Read, facts_of
+from harness.bundle import Facts, Read, facts_of
+from harness.bundle_record import INPUTS, Bundle
 from harness.errors import InterruptedRunError, UsageError, unknown_name
 from harness.execute import gather
 from harness.files import storable
 from harness.places import without_places
 from harness.records import Case, OutputRow, Point, QuantizerRow
 from harness.runner import Progress, Workers, jobs_for
+from harness.scratch import scratch_folder
 from harness.sources import file_hash
 from harness.store import COMPLETE, Run
 from harness.suite import AD_HOC, FILE, UNKNOWN_WEIGHTS, Plan, Sizes
@@ -104,11 +105,11 @@ def measure(
     check(workspace, record, checkpoint)
     _pin_as(record.environment.pins)
     row, case = record.row, record.row.case
-    with tempfile.TemporaryDirectory(prefix="sqnr-replay-") as temporary, Workers(1, timeout) as workers:
+    with scratch_folder("sqnr-replay-") as folder, Workers(1, timeout) as workers:
         sizes: Sizes = {case.model: workspace.written_sizes(case.model)}
         if sizes[case.model] is None:
             sizes = workers.sizes(workspace)
-        folder, source = Path(temporary), _source(case, sizes, checkpoint)
+        source = _source(case, sizes, checkpoint)
         [job] = jobs_for(workspace.start, [(case,)], source, record.seed, folder, folder, excluded=record.excluded)
         points = None if row.fix_state else frozenset({Point(row.point)})
         # Names of a bundle are for keys and tables; files are called otherwise.

@@ -72,9 +72,12 @@ def render(rows: Iterable[T], row_type: type[T]) -> str:
     return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
-def parse(path: Path, row_type: type[T]) -> list[T]:
-    """Rows of a CSV file; raises `TableError` naming file, line and column of the first thing that is wrong."""
-    text = _read(path)
+def parse(path: Path, row_type: type[T], content: bytes | None = None) -> list[T]:
+    """Rows of a CSV file; raises `TableError` naming file, line and column of the first thing that is wrong.
+
+    With `content`, what was read of the file already, it is not opened.
+    """
+    text = _read(path, content)
     _check_lines(path, text)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     lines: list[tuple[Any, ...]] = []
@@ -123,9 +126,9 @@ def _check_rows(path: Path, rows: list[T], numbers: list[int]) -> None:
         seen[key] = number
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, content: bytes | None) -> str:
     try:
-        content = path.read_bytes()
+        content = path.read_bytes() if content is None else content
     except OSError as error:
         raise TableError(f"{path}: cannot be read: {error.strerror}") from None
     try:

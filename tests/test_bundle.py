@@ -142,7 +142,9 @@ def _error(folder: Path) -> str:
     ("changes", "said"),
     [
         ({"schema": 2}, "schema 2, this version reads 1"),
-        ({"schema": "1"}, "schema: input should be 1"),
+        ({"schema": "1"}, "schema: input should be a valid integer"),
+        ({"schema": True}, "schema: input should be a valid integer"),
+        ({"schema": 1.0}, "schema: input should be a valid integer"),
         ({"seed": "0"}, "seed: input should be a valid integer"),
         ({"seed": True}, "seed: input should be a valid integer"),
         ({"surprise": 1}, "surprise: extra inputs are not permitted"),

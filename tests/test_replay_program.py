@@ -162,7 +162,11 @@ def _refused(workspace: Path, *args: str, **changes: object) -> str:
         edit(folder, **changes)
     done = sqnr(workspace, "replay", str(folder), *args)
     assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("sqnr: ")]
+    *before, line = done.stderr.splitlines()
+    assert line.startswith("sqnr: ")
+    # Until the sizes are known there is one line of progress, with names that are escaped and cut.
+    assert len(before) <= 1
+    assert all(len(told) < 150 and told.isprintable() for told in before)
     return line
 
 
@@ -175,6 +179,11 @@ def _refused(workspace: Path, *args: str, **changes: object) -> str:
         ({"variant": "+a-fix"}, "no fix named 'a-fix'"),
         ({"size": "../../../x"}, "no size of model tiny named '../../../x'"),
         ({"weights": "/etc/passwd"}, "no weights of tiny/small named '/etc/passwd'"),
+        ({"model": "[/red]tiny"}, "no model named '[/red]tiny'"),
+        ({"model": "a\n::error::\x1b[31mx"}, "no model named 'a\\n::error::\\x1b[31mx'"),
+        ({"model": "m" * 300_000}, "model has 300000 characters, at most 500 are read"),
+        ({"size": "[/b]"}, "no size of model tiny named '[/b]'"),
+        ({"size": "s" * 500}, f"no size of model tiny named '{'s' * 500}'"),
     ],
 )
 def test_what_this_workspace_lacks_is_one_line_and_nothing_is_built_for_it(elsewhere, row, said):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.environment import DEFAULT_ISA, isa_of
 from harness.records import Case, OutputRow
@@ -14,10 +14,10 @@ from harness.report.text import visible
 from harness.suite import FILE, UNKNOWN_WEIGHTS
 
 if TYPE_CHECKING:
-    from harness.bundle import Bundle
+    from harness.bundle_record import Bundle
 
 
-def command(case: Case, environment: Mapping[str, Any], excluded: Sequence[str]) -> str:
+def command(case: Case, pins: Mapping[str, str], excluded: Sequence[str]) -> str:
     """The command that measures a case again in a workspace that has its model.
 
     A checkpoint is named without its folder.
@@ -25,13 +25,17 @@ def command(case: Case, environment: Mapping[str, Any], excluded: Sequence[str])
     words = ["sqnr", "run", "-m", case.model, "-f", case.flow, "--variant", case.variant, "--size", case.size]
     words += [] if case.weights == UNKNOWN_WEIGHTS else ["--weights", case.weights.removeprefix(FILE)]
     words += [word for name in excluded for word in ("--exclude", name)]
-    pins = environment.get("pins", {})
     isa = isa_of(pins)
     if isa not in ("", DEFAULT_ISA):
         words += ["--isa", isa]
     elif pins.get("ATEN_CPU_CAPABILITY") == "":
         words += ["--no-pin"]
     return shlex.join(words)
+
+
+def command_of(record: Bundle) -> str:
+    """The command of a bundle's row, from what the bundle says was measured; what it calls its command may be any."""
+    return command(record.row.case, record.environment.pins, record.excluded)
 
 
 def figure(row: OutputRow) -> str:
@@ -75,7 +79,7 @@ def readme(record: Bundle, quantizers: int) -> str:
             f"says `reproduced to the last bit`, or what differs. {' '.join(checkpoint)}".rstrip(),
             "Without the bundle the row is measured by",
             "",
-            f"    {visible(record.command)}",
+            f"    {visible(command_of(record))}",
             "",
             f"`bundle.json` holds all of this exactly, `quantizers.csv` the {quantizers} quantizers of the graph.",
             "The bundle holds no weights and no data, only their SHA-256.",

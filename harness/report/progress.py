@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.report.terminal import print_line
+from harness.report.text import spoken
+
 if TYPE_CHECKING:
     from harness.runner import Progress as Step  # brings the measuring processes with it
     from harness.store import Run
 
 
 class Shown:
-    """Receives a run's start and its steps."""
+    """Receives a run's start and its steps; names in them are shown as they are, never as markup."""
 
     def __init__(self, console: Console, bars: Progress | None) -> None:
         self._console = console
@@ -33,9 +36,9 @@ class Shown:
         """Announce so many cases."""
         self._total, self._done = cases, 0
         if self._bars is None:
-            self._console.print(title, highlight=False, soft_wrap=True)
+            print_line(self._console, title)
         else:
-            self._tasks["all"] = self._bars.add_task(title, total=cases)
+            self._tasks["all"] = self._bars.add_task(spoken(title), total=cases)
 
     def update(self, step: Step) -> None:
         """A stage began, or a case was finished."""
@@ -45,16 +48,15 @@ class Shown:
         if self._bars is not None:
             task = self._tasks["all"]
             text = f"{model} {step.case.flow}" + (f": {step.stage}" if step.stage else "")
-            self._bars.update(task, completed=self._done, description=text)  # type: ignore[arg-type]
+            self._bars.update(task, completed=self._done, description=spoken(text))  # type: ignore[arg-type]
         elif step.stage is None:
-            line = f"[{self._done}/{self._total}] {step.case} {step.seconds:.1f} s"
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            print_line(self._console, f"[{self._done}/{self._total}] {step.case} {step.seconds:.1f} s")
 
 
 @contextmanager
-def showing_progress() -> Iterator[Shown]:
-    """Progress on standard error, so that standard output stays for results."""
-    console = Console(stderr=True)
+def showing_progress(console: Console | None = None) -> Iterator[Shown]:
+    """Progress on a console; by default on standard error, so that standard output stays for results."""
+    console = console or Console(stderr=True)
     if not console.is_terminal:
         yield Shown(console, None)
         return

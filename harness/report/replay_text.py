@@ -8,21 +8,35 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from harness.records import FAILED
-from harness.report.bundle_text import figure
+from harness.report.bundle_text import command_of, figure
+from harness.report.deltas import shortened
 from harness.report.phrases import UNITS, number
+from harness.report.text import spoken
 
 if TYPE_CHECKING:
+    from harness.bundle_record import Bundle
     from harness.replay import Difference, Replayed, Value
 
 SCHEMA = 1
 _MOST_COLUMNS = 4
 _MOST_QUANTIZERS = 10
+_MOST_CAUSES = 30
+_MOST_BATCHES = 10
+_MOST_LINE, _MOST_COMMAND = 1000, 600
+"""Signs. A row's error has up to 300, then and now."""
 _HASH = 12
 """Signs of a hash that are shown; they tell two files apart."""
 
 
 def lines(replayed: Replayed) -> list[str]:
-    """`reproduced to the last bit: 24.10 dB` and what else is different, or each thing that differs."""
+    """`reproduced to the last bit: 24.10 dB` and what else is different, or each thing that differs.
+
+    Names in it are a stranger's: no line is endless, and there are not endlessly many.
+    """
+    return [shortened(line, _MOST_LINE) for line in _lines(replayed)]
+
+
+def _lines(replayed: Replayed) -> list[str]:
     record = replayed.bundle.record
     if replayed.reproduced:
         told = [f"different, but harmless: {line}" for line in _causes(replayed.differences)]
@@ -32,8 +46,16 @@ def lines(replayed: Replayed) -> list[str]:
     return [
         f"not reproduced: {row.case} {row.point} {row.output}: {_arrow(figure(row), now)}",
         *(f"- {line}" for line in (*_causes(replayed.differences), *_values(replayed.differences))),
-        f"measured again by: {record.command}",
+        f"measured again by: {_command(record)}",
     ]
+
+
+def _command(record: Bundle) -> str:
+    """As it can be pasted; one that would be cut, or shown otherwise than it is, is not told."""
+    command = command_of(record)
+    if len(command) > _MOST_COMMAND or spoken(command) != command:
+        return "sqnr run, with the case in `row` of bundle.json and each pattern in `excluded`"
+    return command
 
 
 def as_json(replayed: Replayed) -> str:
@@ -48,7 +70,7 @@ def as_json(replayed: Replayed) -> str:
         "figure": figure(record.row),
         "differences": [asdict(item) for item in replayed.differences],
         "row": None if replayed.row is None else asdict(replayed.row),
-        "command": record.command,
+        "command": command_of(record),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
@@ -70,12 +92,14 @@ def _causes(differences: tuple[Difference, ...]) -> list[str]:
             found.append(f"weights {item.name}: {_files(item.then, item.now)}")
         elif item.kind == "inputs" and (those := batches.pop(item.name, [])):
             found.append(_inputs(item.name, those))
-    return found
+    rest = len(found) - _MOST_CAUSES
+    return [*found[:_MOST_CAUSES], f"and {rest} more: see --json"] if rest > 0 else found
 
 
 def _inputs(kind: str, those: list[Difference]) -> str:
     other = [item.field.removeprefix("batch ") for item in those if None not in (item.then, item.now)]
-    parts = [f"batch{'es' if len(other) > 1 else ''} {', '.join(other)} with other data"] if other else []
+    named = f"{', '.join(other[:_MOST_BATCHES])}{', ...' if len(other) > _MOST_BATCHES else ''}"
+    parts = [f"batch{'es' if len(other) > 1 else ''} {named} with other data"] if other else []
     for count, what in ((sum(i.now is None for i in those), "fewer"), (sum(i.then is None for i in those), "more")):
         parts += [f"{count} batch{'es' if count > 1 else ''} {what}"] if count else []
     return f"{kind} inputs: {', '.join(parts)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness import bundle, replay
 from harness.errors import ExitCode, UsageError
 from harness.report import replay_text
+from harness.report.deltas import shortened
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_line
 from harness.runner import Workers
@@ -28,8 +29,9 @@ def replay_bundle(
     held = (folder / bundle.MINIMAL).is_dir()
     if minimal and not held:
         raise UsageError(f"--minimal: {folder} holds no {bundle.MINIMAL}/; `sqnr locate --minimise` makes one")
+    replay.check(workspace, found.record, checkpoint)
     with showing_progress() as shown:
-        shown.expect(1, f"replay: {found.row.case}")
+        shown.expect(1, f"replay: {shortened(str(found.row.case))}")
         now = replay.measure(workspace, found.record, checkpoint, timeout, shown.update)
     replayed = replay.compare(found, now, _minimal(folder, timeout) if minimal else ())
     if as_json:
