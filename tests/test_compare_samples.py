@@ -28,14 +28,17 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def changed(folder: Path, name: str, **noise: float) -> str:
-    """A copy of the workspace's first run in which the noise of `s<sample>` is so many times as large."""
+def changed(folder: Path, name: str, **share: float) -> str:
+    """A copy of the workspace's first run in which `s<sample>` has so small a share of its signal, and sample 0 the
+    rest: the sums of all, and so the row, are as they were."""
     first = min((folder / "reports").glob("2*"))
     copy = folder / "reports" / name
     shutil.copytree(first, copy)
     sums = load_file(copy / FILE)
-    for sample, times in noise.items():
-        sums[NAME][1, int(sample[1:])] *= times
+    for sample, times in share.items():
+        signal = sums[NAME][0]
+        signal[0] += (1 - times) * signal[int(sample[1:])]
+        signal[int(sample[1:])] *= times
     save_file(sums, copy / FILE)
     return first.name
 
@@ -65,7 +68,7 @@ def test_two_runs_of_one_stack_differ_in_no_sample(measured: Path) -> None:
 
 
 def test_one_collapsed_sample_fails_a_comparison_in_which_every_row_is_equal(measured: Path) -> None:
-    base = changed(measured, "20990102-000000-gate", s5=1000.0)
+    base = changed(measured, "20990102-000000-gate", s5=1e-3)
     ended = sqnr(measured, "compare", base, "20990102-000000-gate")
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "regressed tiny/small/seeded x86-static converted logits: sample_5_db " in ended.stdout
@@ -74,9 +77,28 @@ def test_one_collapsed_sample_fails_a_comparison_in_which_every_row_is_equal(mea
     against = measured / "reports" / "20990102-000000-gate" / f"against-{base}"
     (finding,) = json.loads((against / "verdict.json").read_text())["verdicts"][0]["findings"]
     assert finding["field"] == "sample_5_db"
-    assert finding["old"] - finding["new"] == pytest.approx(30)  # a thousand times the noise
+    assert finding["old"] - finding["new"] == pytest.approx(30)  # a thousandth of the signal
     header, line = (against / "samples.csv").read_text().splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=True))["collapsed"] == "5"
+
+
+def test_runs_of_other_data_or_with_samples_of_another_run_are_not_paired(measured: Path) -> None:
+    base = changed(measured, "20990104-000000-gate", s5=1e-3)
+    file = measured / "reports" / "20990104-000000-gate" / "run.json"
+    header = json.loads(file.read_text())
+    header["input_hashes"]["tiny/small/seeded"]["evaluation"][0] = "0" * 64
+    file.write_text(json.dumps(header))
+    ended = sqnr(measured, "compare", base, "20990104-000000-gate")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "samples are not paired of tiny/small/seeded" in " ".join(ended.stdout.split())
+    changed(measured, "20990105-000000-gate")
+    sums = load_file(measured / "reports" / "20990105-000000-gate" / FILE)
+    sums[NAME][1, 5] *= 1000
+    save_file(sums, measured / "reports" / "20990105-000000-gate" / FILE)
+    ended = sqnr(measured, "compare", base, "20990105-000000-gate")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    said = " ".join(ended.stdout.split())
+    assert f"samples of 20990105-000000-gate do not add up to outputs.csv and are not paired: {NAME} (" in said
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "not there; the run is of an older version"), (b"{", "damaged")])
@@ -84,7 +106,7 @@ def test_without_samples_rows_are_compared_and_a_note_says_why_samples_are_not(
     measured: Path, content: bytes | None, said: str
 ) -> None:
     name = f"20990103-00000{0 if content is None else 1}-gate"
-    base = changed(measured, name, s5=1000.0)
+    base = changed(measured, name, s5=1e-3)
     (measured / "reports" / name / FILE).unlink()
     if content is not None:
         (measured / "reports" / name / FILE).write_bytes(content)

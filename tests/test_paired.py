@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
+import io
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from harness.errors import ExitCode
-from harness.judge import Judgement, judge_runs
 from harness.measure.bootstrap import Array
-from harness.paired import Paired, Sample, pair, pairs, with_samples
-from harness.report.samples import render, sentence
-from harness.samples import name_of
-from harness.settings import Settings, Tolerance
-from harness.verdicts import Outcome
-from tests.rows import output_row, run_of, settings_from, workspace_at
-
-TODAY = datetime.date(2026, 1, 31)
-ROW = output_row()
-
-
-def levels(*decibels: float) -> Array:
-    """Sums of samples of signal 1 at these SQNRs."""
-    return np.array([[1.0] * len(decibels), [10 ** (-level / 10) for level in decibels]])
+from harness.paired import Paired, Sample, pair
+from harness.report.samples import print_samples, render, sentence
+from harness.settings import Tolerance
+from tests.paired_sets import ROW, SET, changed, levels, quiet
 
 
 def of(base: Array, head: Array) -> Paired | None:
@@ -73,7 +61,7 @@ def test_a_sample_without_a_signal_has_no_sqnr_and_is_left_out() -> None:
     base[0, 0] = head[0, 0] = 0
     found = of(base, head)
     assert found is not None
-    assert (found.samples, found.worst.index) == (2, 2)
+    assert (found.samples, found.left_out, found.worst.index) == (2, 1, 2)
 
 
 def test_other_samples_cannot_be_paired() -> None:
@@ -83,26 +71,14 @@ def test_other_samples_cannot_be_paired() -> None:
 
 # Collapse
 
-SET = [30.0 + at % 20 for at in range(200)]
-"""200 samples from 30 to 49 dB, ten at each."""
-
-
-def changed(**to: float) -> Array:
-    """The set with some samples at another SQNR."""
-    return levels(*(to.get(f"s{at}", level) for at, level in enumerate(SET)))
-
 
 def test_one_sample_that_fell_among_hundreds_that_did_not_has_collapsed() -> None:
     assert collapsed(levels(*SET), changed(s77=5.0)) == [77]
 
 
 def test_it_is_found_where_a_bad_sample_hides_it_from_the_worst() -> None:
-    """sqnr_min_db stays at 4 dB, and among 200 samples a few dB in one leave the mean as it was."""
-    bad = changed(s0=4.0)
-    signal = np.ones(200)
-    signal[77] = 1e-4  # a sample of small signal: its noise is nothing to the sum
-    base, head = bad * signal, changed(s0=4.0, s77=5.0) * signal
-    found = of(base, head)
+    """sqnr_min_db stays at 4 dB, and the mean as it was."""
+    found = of(quiet(changed(s0=4.0), 77), quiet(changed(s0=4.0, s77=5.0), 77))
     assert found is not None
     assert [sample.index for sample in found.collapsed] == [77]
     assert found.change_db == pytest.approx(0, abs=0.01)
@@ -119,10 +95,63 @@ def test_a_drop_that_ends_where_other_samples_always_were_is_none() -> None:
     assert collapsed(levels(*SET), changed(s19=29.0)) == []
 
 
+def test_a_drop_that_ends_there_hides_no_other_that_does_not_go_as_far() -> None:
+    """s19 fell by 20 dB to 29; s0 by 10, to 20."""
+    assert collapsed(levels(*SET), changed(s19=29.0, s0=20.0)) == [0]
+
+
 def test_a_drop_as_far_as_others_rose_is_noise() -> None:
-    """s0 fell by 6 dB, to 24; s1 rose by 4: noise is even-handed. Had it risen by 2, the drop would stand alone."""
-    assert collapsed(levels(*SET), changed(s0=24.0, s1=35.0)) == []
-    assert collapsed(levels(*SET), changed(s0=24.0, s1=33.0)) == [0]
+    """s0 fell by 6 dB, to 24. Had the others risen by 2 and not by 4, it would stand alone: 6 > 2 x 2 + 1.5."""
+    assert collapsed(levels(*SET), changed(s0=24.0, s1=35.0, s2=36.0, s3=37.0)) == []
+    assert collapsed(levels(*SET), changed(s0=24.0, s1=33.0, s2=34.0, s3=35.0)) == [0]
+
+
+def test_of_two_hundred_the_two_that_rose_furthest_are_passed_over() -> None:
+    assert collapsed(levels(*SET), changed(s0=24.0, s1=35.0, s2=36.0)) == [0]
+
+
+def test_one_sample_that_was_repaired_hides_no_other_also_in_a_small_set() -> None:
+    """s3 of 5 rose by 22 dB and s1 fell by 42: a rise counts as 11 at most, and 42 > 2 x 11 + 1.5."""
+    assert collapsed(levels(30, 30, 31, 8, 32), levels(30, -12, 31, 30, 32)) == [1]
+
+
+def test_a_sample_that_became_exact_hides_no_other() -> None:
+    """From 30 to 160 dB, beside one that fell by 60."""
+    head = levels(30, -30, 31, 30, 32)
+    head[1, 3] = 0
+    assert collapsed(levels(30, 30, 31, 30, 32), head) == [1]
+
+
+def test_where_exactness_was_lost_it_counts_from_80_db() -> None:
+    """160 dB stands for exact; above 80 nothing is judged. To 79 dB is a drop of 1, to 78 one of 2."""
+    base = levels(*[160] * 10)
+    assert collapsed(base, levels(79, *[160] * 9)) == []
+    assert collapsed(base, levels(78, *[160] * 9)) == [0]
+
+
+@pytest.mark.parametrize("fallen", [1, 99, 100, 101, 199, 200])
+def test_however_many_fall_none_of_them_makes_it_usual(fallen: int) -> None:
+    """By 40 dB. From half of the set on, the median delta is the fall itself."""
+    head = changed(**{f"s{at}": level - 40 for at, level in enumerate(SET[:fallen])})
+    assert sorted(collapsed(levels(*SET), head)) == list(range(fallen))
+
+
+def test_a_collapse_of_most_samples_that_are_quiet_shows_though_mean_and_worst_stay() -> None:
+    """120 of 200 fall by 30 dB, to 0 at the least; s199 has -20 dB in both runs."""
+    few = range(120)
+    head = changed(s199=-20.0, **{f"s{at}": SET[at] - 30 for at in few})
+    found = of(quiet(changed(s199=-20.0), *few), quiet(head, *few))
+    assert found is not None
+    assert sorted(sample.index for sample in found.collapsed) == list(few)
+    assert found.change_db == pytest.approx(0, abs=0.01)
+
+
+def test_in_a_set_of_one_or_two_it_is_what_fell_below_the_worst() -> None:
+    assert collapsed(levels(40), levels(-20)) == [0]
+    assert collapsed(levels(40), levels(38.6)) == []
+    assert collapsed(levels(40, 41), levels(-20, 41)) == [0]
+    assert collapsed(levels(40, 45), levels(40, 39)) == []
+    assert collapsed(levels(30, 8), levels(-12, 30)) == [0]
 
 
 def test_what_all_samples_gained_hides_no_collapse() -> None:
@@ -133,56 +162,6 @@ def test_what_all_samples_gained_hides_no_collapse() -> None:
 
 def test_several_collapse_the_worst_first() -> None:
     assert collapsed(levels(*SET), changed(s3=9.0, s4=5.0)) == [4, 3]
-
-
-# The judgement
-
-
-def compared(
-    tmp_path: Path, base: Array, head: Array, settings: Settings | None = None
-) -> tuple[Judgement, list[Paired], list[str]]:
-    """Both runs have the same row, 30 dB and 20 at worst, but these samples."""
-    workspace = workspace_at(tmp_path, settings)
-    runs = [run_of(tmp_path / "reports" / name, ROW) for name in ("base", "head")]
-    judgement = judge_runs(workspace, base=runs[0], head=runs[1], today=TODAY)
-    before, after = ({name_of(ROW.key): side} for side in (base, head))
-    found, notes = pairs(*runs, before, after, workspace.settings.tolerances("gate", TODAY))
-    return with_samples(judgement, found, workspace.settings, TODAY), found, notes
-
-
-def test_a_collapsed_sample_is_a_regression_though_mean_and_worst_are_as_they_were(tmp_path: Path) -> None:
-    judgement, _, _ = compared(tmp_path, levels(*SET), changed(s77=5.0))
-    (verdict,) = judgement.verdicts
-    (finding,) = verdict.findings
-    assert (verdict.outcome, judgement.exit_code) == (Outcome.REGRESSED, ExitCode.REGRESSED)
-    assert (finding.field, finding.allowed) == ("sample_77_db", 1.5)
-    assert (finding.old, finding.new) == (pytest.approx(47), pytest.approx(5))
-    assert verdict.loss_db == pytest.approx(42)
-
-
-def test_samples_that_moved_without_a_collapse_change_no_verdict(tmp_path: Path) -> None:
-    judgement, found, _ = compared(tmp_path, levels(*SET), changed(s77=46.0))
-    assert [verdict.outcome for verdict in judgement.verdicts] == [Outcome.OK]
-    assert (judgement.exit_code, len(found)) == (ExitCode.OK, 1)
-
-
-def test_a_waived_row_shows_it_and_does_not_fail(tmp_path: Path) -> None:
-    settings = settings_from(waive=[{"model": "resnet", "reason": "known"}])
-    judgement, _, _ = compared(tmp_path, levels(*SET), changed(s77=5.0), settings)
-    assert [(verdict.outcome, verdict.waived) for verdict in judgement.verdicts] == [(Outcome.REGRESSED, "known")]
-    assert judgement.exit_code is ExitCode.OK
-
-
-def test_the_allowance_is_that_of_the_worst_sample(tmp_path: Path) -> None:
-    settings = settings_from(tolerance={"sqnr_min_drop_db": 50.0})
-    assert compared(tmp_path, levels(*SET), changed(s77=5.0), settings)[0].exit_code is ExitCode.OK
-
-
-def test_what_cannot_be_paired_is_said(tmp_path: Path) -> None:
-    _, found, notes = compared(tmp_path, levels(*SET), levels(40, 40))
-    assert (found, notes) == ([], ["1 outputs have another number of samples and are not paired"])
-    runs = [run_of(tmp_path / name, ROW) for name in ("base", "head")]
-    assert pairs(*runs, {}, {}, lambda _row: Tolerance())[1] == ["1 outputs have no samples in one of the runs"]
 
 
 # What is written
@@ -204,4 +183,16 @@ def test_the_csv_holds_every_output_exactly() -> None:
     cells = dict(zip(header.split(","), line.split(","), strict=True))
     assert [cells[name] for name in ("model", "output", "samples", "moved")] == ["resnet", "logits", "3", "1"]
     assert float(cells["worst_db"]) == found.worst.delta_db
-    assert (cells["worst_sample"], cells["collapsed"]) == ("2", "")
+    assert (cells["left_out"], cells["worst_sample"], cells["collapsed"]) == ("0", "2", "")
+
+
+def test_the_table_says_how_many_samples_were_left_out() -> None:
+    base, head = levels(40, 40, 40), levels(40, 40, 39)
+    base[0, 0] = head[0, 0] = 0
+    found = of(base, head)
+    assert found is not None
+    text = io.StringIO()
+    print_samples(Console(file=text, width=200), [found])
+    assert "2, 1 left out" in text.getvalue()
+    assert "left out are those with noise and no signal" in text.getvalue()
+    assert dict(zip(*(line.split(",") for line in render([found]).splitlines()), strict=True))["left_out"] == "1"

@@ -1,9 +1,17 @@
 """How far an SQNR depends on which samples were evaluated: the bootstrap, without torch.
 
-An evaluation set is a sample of the inputs that a model will meet. Drawing it anew from itself, with replacement, shows
-how far `sqnr_db` would move with another set of the same size (B. Efron, Annals of Statistics 7(1), 1979). Whole
-samples are drawn, as elements of one sample are not independent, and each resample's SQNR is that of its summed signal
-and noise, as `sqnr_db` is. Intervals are between percentiles, so they are the same whether taken in dB or as ratios.
+An evaluation set is a sample of the inputs that a model will meet. `sqnr_db` of the set estimates that of the whole
+population, and drawing the set anew from itself, with replacement, shows how far such an estimate strays from what it
+estimates (B. Efron, Annals of Statistics 7(1), 1979): the interval holds the plausible SQNRs of the population. Two
+sets differ by sqrt(2) more, as both stray. Whole samples are drawn, as elements of one sample are not independent, and
+each resample's SQNR is that of its summed signal and noise, as `sqnr_db` is. Intervals are between percentiles, so they
+are the same whether taken in dB or as ratios.
+
+**How often it holds the true value.** 95 % is the limit for many samples. Few samples show too little of the spread,
+and none show a rare sample of much noise that was not drawn: of sets of 2, 8 and 360 samples, 48, 90 and 94 % of the
+intervals held it where noise was chi-squared with ten degrees of freedom; 36, 71 and 90 % where it was lognormal with
+sigma 1.5; 32, 61 and 77 % where it was Pareto with exponent 1.5. With the latter two nearly all misses are on one side,
+with the true SQNR below the interval. No correction of percentiles makes up for noise that was not seen.
 
 **How many resamples.** The estimate of a 2.5 % point from R resamples has a standard error of sqrt(0.025 x 0.975 / R)
 in probability; the normal density there is 0.0584, so it is 2.67 / sqrt(R) of the standard error of SQNR itself: 3 % of
@@ -34,6 +42,7 @@ _MOST_DRAWN = 2048
 def interval_db(sums: Array) -> tuple[float, float] | None:
     """The 95 % interval of SQNR over samples, (lower, upper) in dB; from (2, samples) sums of signal and of noise.
 
+    Of few samples, or of rare loud noise, it holds the population's SQNR less often than 95 % says: see the module.
     None for fewer than two samples, which say nothing of a third, and where the lower end is undefined because that
     many resamples hold noise and no signal. Without noise both ends are 160.
     """

@@ -24,6 +24,8 @@ def print_samples(console: Console, found: Sequence[Paired]) -> None:
     if not found:
         return
     title = "samples that moved: SQNR of head minus base, dB, over the same samples"
+    if any(one.left_out for one in found[:_MOST_ROWS]):
+        title += "; left out are those with noise and no signal"
     table = Table(title=title, title_justify="left")
     table.add_column("output", overflow="fold")
     for name in ("samples", "moved", "all", "95 % interval", "median", "worst", "its sample", "from", "to"):
@@ -42,8 +44,9 @@ def _cells(one: Paired) -> list[str]:
     interval = "" if one.interval_db is None else f"{_signed(one.interval_db[0])} to {_signed(one.interval_db[1])}"
     change = "" if one.change_db is None else _signed(one.change_db)
     worst = one.worst
+    samples = f"{one.samples}, {one.left_out} left out" if one.left_out else str(one.samples)
     return [
-        *(str(one.samples), str(one.moved), change, interval, _signed(one.median_db), _signed(worst.delta_db)),
+        *(samples, str(one.moved), change, interval, _signed(one.median_db), _signed(worst.delta_db)),
         *(str(worst.index), fixed(worst.base_db, 2), fixed(worst.head_db, 2)),
     ]
 
@@ -67,11 +70,11 @@ def render(found: Sequence[Paired]) -> str:
     """CSV of all outputs whose samples moved, exact, that with the deepest drop first; sample 0 is the first."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = ("samples", "moved", "change_db", "change_lo_db", "change_hi_db", "median_db", "worst_db")
+    names = ("samples", "left_out", "moved", "change_db", "change_lo_db", "change_hi_db", "median_db", "worst_db")
     writer.writerow([*_KEY, *names, "worst_sample", "worst_base_db", "worst_head_db", "collapsed"])
     for one in found:
         lower, upper = one.interval_db or (None, None)
-        values = (one.samples, one.moved, one.change_db, lower, upper, one.median_db, one.worst.delta_db)
+        values = (one.samples, one.left_out, one.moved, one.change_db, lower, upper, one.median_db, one.worst.delta_db)
         collapsed = " ".join(str(sample.index) for sample in one.collapsed)
         writer.writerow([*one.row.key, *values, *astuple(one.worst), collapsed])
     return text.getvalue()

@@ -56,7 +56,8 @@ def say(run: Run, judgement: Judgement, *, as_json: bool, named: bool) -> None:
 def judge_samples(workspace: Workspace, base: Run, head: Run, judgement: Judgement) -> tuple[Judgement, list[Paired]]:
     """A judgement of `head` by `base` with what their samples add to it, and the outputs whose samples moved.
 
-    Where a run has no samples, as those of older versions, or they are damaged, a note says so and nothing is added.
+    Where a run has no samples, as those of older versions, or they are damaged, a note says so and nothing is added;
+    where only some cannot be paired, as `harness.paired.pairs` finds, a note says which.
     """
     from harness import samples
     from harness.paired import pairs, with_samples
