@@ -78,13 +78,19 @@ class QParams:
 
     @property
     def lo(self) -> torch.Tensor:
-        """Lower range bounds, scale x (quant_min - zero_point), broadcastable, float64."""
-        return self.scale * (self.quant_min - self.zero_point)
+        """Lower range bounds, the least of scale x (code - zero_point), broadcastable, float64.
+
+        That of `quant_min`, but of `quant_max` where a scale is negative: ops take one, and mirror the range.
+        """
+        return torch.minimum(*self._ends())
 
     @property
     def hi(self) -> torch.Tensor:
-        """Upper range bounds, scale x (quant_max - zero_point), broadcastable, float64."""
-        return self.scale * (self.quant_max - self.zero_point)
+        """Upper range bounds, the most of scale x (code - zero_point), broadcastable, float64."""
+        return torch.maximum(*self._ends())
+
+    def _ends(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.scale * (self.quant_min - self.zero_point), self.scale * (self.quant_max - self.zero_point)
 
     def dequantize(self, codes: torch.Tensor) -> torch.Tensor:
         """Float32 values of integer codes, (code - zero_point) x scale."""

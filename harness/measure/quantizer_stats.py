@@ -66,7 +66,8 @@ class QuantizerStats:
             self._sums = ChannelSums(self._channel_axis(qparams) if x.ndim > 1 else None)
         self._sums.update(reference=x, actual=restored)
         before, self._noise = self._noise, self._sums.noise
-        self._expected.add(x, self._limits_of(qparams, x.dtype), clipped > 0, self._noise - before)
+        limits = self._limits_of(qparams, x.dtype)
+        self._expected.add(x, restored, limits, clipped > 0, self._noise - before)
 
     def _channel_axis(self, qparams: QParams) -> int | None:
         """Along which a weight's worst channel is looked for: not the scales' own axis, which may be the mistake."""

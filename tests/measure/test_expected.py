@@ -32,7 +32,7 @@ def qparams(scale: torch.Tensor, zero_point: int = 0, dtype: str = "int8", granu
 def predicted(x: torch.Tensor, params: QParams, measured: float = 0.0) -> Expected:
     limits, expected = Limits(params, x.dtype), Expected()
     clipped = limits.clipped(x, float(x.min()), float(x.max()))
-    expected.add(x, limits, clipped > 0, measured)
+    expected.add(x, x, limits, clipped > 0, measured)
     return expected
 
 
@@ -84,6 +84,14 @@ def test_every_element_is_held_against_its_own_scale(granularity, rows):
     measured = float((error**2).sum())
     found = predicted(x, qparams(scale, granularity=granularity), measured)
     assert found.noise == pytest.approx(measured, rel=allowed)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_values_whose_squares_float32_cannot_hold_have_the_same_noise_in_their_own_unit(unit):
+    """13 is 0.3 past 12.7, and 0.58 lies 0.02 off 0.6, whatever they are counted in."""
+    expected = predicted(torch.tensor([0.58, 13.0]) * unit, one_scale(STEP * unit))
+    assert expected.clipping / unit**2 == pytest.approx(0.3**2, rel=1e-4)
+    assert expected.rounding / unit**2 == pytest.approx(0.02**2, rel=1e-4)
 
 
 def test_a_sample_that_misses_the_few_values_that_count_is_replaced_by_all_of_them():
@@ -152,6 +160,84 @@ def test_bad_qparams_are_as_bad_as_predicted_and_keep_their_own_causes():
     }
     assert {name: row.cause for name, row in found.items()} == {name: name for name in found}
     assert all(abs(row.sqnr_db - row.expected_db) < 0.3 for row in found.values())
+
+
+HIDDEN = {
+    "right": right,
+    "codes off by one": lambda codes, scale, zero: right((codes.int() + 1).clamp(max=127).to(torch.int8), scale, zero),
+    "codes off by ten": lambda codes, scale, zero: right((codes.int() + 10).clamp(max=127).to(torch.int8), scale, zero),
+    "rounds down": lambda codes, scale, zero: right(codes, scale, zero) - scale / 2 * (codes.abs() < 127),
+    "smaller": lambda codes, scale, zero: 0.9 * right(codes, scale, zero),
+    "larger": lambda codes, scale, zero: 1.1 * right(codes, scale, zero),
+    "signs": lambda codes, scale, zero: right(codes, scale, zero).mul_(1 - 2 * every(100, codes)),
+    "zeros": lambda codes, scale, zero: right(codes, scale, zero).mul_(1 - every(20, codes)),
+}
+
+
+def every(period: int, codes: torch.Tensor) -> torch.Tensor:
+    """1 at one element of so many, 0 at the others."""
+    return (torch.arange(codes.numel()) % period == 0).float()
+
+
+@pytest.mark.parametrize("elements", [4000, 1 << 17])
+@pytest.mark.parametrize(
+    ("scale", "kernel"),
+    [
+        *((0.002, kernel) for kernel in HIDDEN),
+        *((0.012, kernel) for kernel in ("right", "codes off by one", "rounds down")),
+    ],
+)
+def test_a_wrong_kernel_shows_where_clipping_makes_nearly_all_of_the_noise(kernel, elements, scale):
+    """Bounds of 0.25 and 1.5 for N(0, 1) clip 80 % and 13 %: whatever the kernel, the total is within 1 dB."""
+    x = torch.randn(elements, generator=torch.Generator().manual_seed(0))
+    row = measured_row(x, HIDDEN[kernel], scale, batches=2)
+    assert row.sqnr_db == pytest.approx(row.expected_db, abs=0.3)
+    assert row.cause == ("clipping" if kernel == "right" else "numerics")
+
+
+def test_clipped_elements_that_are_not_restored_to_their_bound_are_numerics_though_most_noise_is_rounding():
+    """1,000 values of 6 past a bound of 5, in a million: put to 4 they make 4 times 1,000, rounding 0.0833 a value."""
+    x = torch.arange(1_000_000) % 1000 / 100 - 5  # each a hundredth from its neighbour, -5 to 4.99
+    x[::1000] = 6.0
+    params = QParams(torch.ones(1).double(), torch.zeros(1).long(), -5, 5, "int8", Granularity.PER_TENSOR, None)
+    causes = []
+    for bound in (5.0, 4.0):
+        stats = QuantizerStats("q", Role.ACTIVATION, constant=False, mode=Mode.STATIC)
+        codes = x.round().clamp(-5, 5)
+        restored = torch.where(x == 6, bound, codes)
+        stats.update(x, codes.to(torch.int8), restored, params)
+        row = stats.row(Case("m", "s", "w", "f"), "converted", "")
+        assert row.sqnr_db == pytest.approx(row.expected_db, abs=0.5)
+        causes.append(row.cause)
+    assert causes == ["", "numerics"]
+
+
+def test_zeros_and_other_values_that_lie_on_codes_are_right_to_float32s_last_bits_beside_clipped_ones():
+    """What is not clipped has no noise but of arithmetic: above 80 dB that is no kernel's mistake."""
+    grid = right(torch.arange(-100, 100).to(torch.int8), STEP, 0)
+    row = measured_row(torch.cat([grid, grid.new_tensor([50.0])]), right)
+    assert row.cause != "numerics"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_type_as_coarse_as_the_codes_is_no_wrong_kernel(dtype):
+    """bfloat16 has steps of 1/64 from 2 to 4, half of the codes' 0.03: the op can restore no better."""
+    x = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0)).to(dtype)
+    params = one_scale(0.03)
+    codes = (x.double() / 0.03).round().clamp(-128, 127)
+    stats = QuantizerStats("q", Role.ACTIVATION, constant=False, mode=Mode.STATIC)
+    stats.update(x, codes.to(torch.int8), (codes * 0.03).to(dtype), params)
+    assert stats.row(Case("m", "s", "w", "f"), "converted", "").cause == ""
+
+
+def test_a_negative_scale_mirrors_the_range_and_is_quantized():
+    """The real op takes -0.1 and restores by it: 12.8 has a code, -13 is clipped at -12.7; N(0, 9) fits as well."""
+    x = torch.cat([torch.tensor([12.8, -13.0]), torch.randn(998, generator=torch.Generator().manual_seed(0))])
+    row, mirrored = measured_row(x, right, -STEP), measured_row(-x, right, STEP)
+    assert (row.status, row.lo, row.hi) == ("quantized", pytest.approx(-12.7), pytest.approx(12.8))
+    assert row.clip_fraction == mirrored.clip_fraction == 0.001
+    assert row.sqnr_db == pytest.approx(row.expected_db, abs=0.01)
+    assert (row.sqnr_db, row.cause) == (mirrored.sqnr_db, mirrored.cause)
 
 
 def test_scales_restored_along_another_axis_are_numerics():
