@@ -48,7 +48,8 @@ def measure(
     """Measure a selection into a new run folder.
 
     Raises `InterruptedRunError` on Ctrl-C, after what was measured has been stored with status `interrupted`, and
-    `UsageError` where no case has a quantizer that was to be left in float: that is no fault of the cases.
+    `UsageError` where no case has a quantizer that was to be left in float: that is no fault of the cases, and no run
+    is kept of it.
     """
     with measuring_processes(options) as workers:
         return _measure(workspace, selection, workers, options.shuffle, on_start, on_progress)
@@ -103,7 +104,9 @@ def _check_excluded(run: Run) -> None:
     rows = [row for row in run.outputs if row.point != Point.FLOAT]
     for name in run.excluded:
         if rows and all(row.error.startswith(no_quantizer(name)) for row in rows):
-            raise UsageError(f"--exclude fits no case of {run.folder}; {rows[0].case}: {rows[0].error}")
+            # Nothing was measured that anybody asked for, and the latest run is what `check` judges.
+            shutil.rmtree(run.folder, ignore_errors=True)
+            raise UsageError(f"--exclude fits no case, so that no run is kept; {rows[0].case}: {rows[0].error}")
 
 
 def _cost(case: Case, sizes: Sizes) -> float:

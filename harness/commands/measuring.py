@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @arguments.selecting
 @click.option("--exclude", "excluded", multiple=True, metavar="QUANTIZER",
-              help="Leave this quantizer in float, or all that fit a pattern; repeatable.")  # fmt: skip
+              help="Leave this quantizer in float, or all that fit a pattern of * and ?; repeatable.")  # fmt: skip
 @arguments.measuring
 def run(**options: Any) -> None:
     """Measure a suite or a selection into reports/RUN/."""

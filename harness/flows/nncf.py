@@ -12,7 +12,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -99,7 +99,8 @@ def quantize(
 ) -> torch.fx.GraphModule:
     """What the released `quantize_pt2e`, with its own defaults, makes of a graph; the graph is used up.
 
-    What was taken off the annotations of the prepared graph stays in float.
+    What was taken off the annotations of the prepared graph stays in float. Readers of one value are taken in the order
+    of the graph (`_readers_in_order`), which the released call leaves to chance.
     """
     from harness.flows.specs import excluding
     from harness.graphs import ANNOTATION
@@ -108,7 +109,7 @@ def quantize(
     for node in graph.graph.nodes:
         node.meta.pop(ANNOTATION, None)
     source = _Batches(list(batches))
-    with silent_nncf():
+    with silent_nncf(), _readers_in_order():
         import nncf
         from nncf.experimental.torch.fx import quantize_pt2e
 
@@ -117,6 +118,45 @@ def quantize(
             graph, excluding(quantizer(), graph), dataset, subset_size=len(source)
         )
     return quantized
+
+
+@contextmanager
+def _readers_in_order() -> Iterator[None]:
+    """NNCF with the readers that one quantizer serves in the order of the graph, while the context lasts.
+
+    Upstream keeps them in a set of nodes (`get_quantizer_config_from_annotated_model`), which hash by their address:
+    not even PYTHONHASHSEED makes two processes iterate it alike. A weight that several ops read (tied weights, a module
+    called twice) is quantized for the first of them alone, so that another one was in each run; all else that NNCF
+    makes of the set is the same in any order. A release that has no such function left is taken as it is: what it
+    measures is right, if perhaps not twice the same.
+    """
+    from nncf.experimental.torch.fx.quantization.quantizer import torch_ao_adapter
+
+    from harness.fixes.seams import SeamMovedError, replaced
+
+    with ExitStack() as stack:
+        with suppress(SeamMovedError, AttributeError):
+            adapter = torch_ao_adapter.TorchAOQuantizerAdapter
+            released = adapter._get_quantization_points
+
+            def in_order(
+                from_node: torch.fx.Node,
+                to_nodes: list[torch.fx.Node],
+                annotated_model: torch.fx.GraphModule,
+                qconfig: Any,
+            ) -> Any:
+                order = {node: place for place, node in enumerate(annotated_model.graph.nodes)}
+                return released(from_node, sorted(to_nodes, key=order.__getitem__), annotated_model, qconfig)
+
+            stack.enter_context(
+                replaced(
+                    adapter,
+                    "_get_quantization_points",
+                    staticmethod(in_order),
+                    ("from_node", "to_nodes", "annotated_model", "qconfig"),
+                )
+            )
+        yield
 
 
 def _already_converted(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -104,11 +104,11 @@ def test_of_two_quantizers_of_one_value_the_other_stays():
 
 
 def test_one_quantizer_of_two_readers_is_gone_for_both():
-    """It has the name of the first; no other name stands for it."""
+    """It has the name of the first; another reader's is refused, and told whose it is."""
     assert set(quantized(measured(flow(one_for_both), module=MODULE))) == {"left:linear.input"}
     assert not quantized(measured(flow(one_for_both), "left:linear.input", module=MODULE))
     [row] = {row.error for row in measured(flow(one_for_both), "right:linear.input", module=MODULE).outputs} - {""}
-    assert row.startswith("no quantizer named 'right:linear.input' among 1; did you mean left:linear.input?")
+    assert row.startswith("no quantizer named 'right:linear.input' among 1; what it reads has one quantizer for all")
 
 
 def test_a_value_quantized_twice_is_float_at_the_reader_that_is_named():
