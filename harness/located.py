@@ -74,10 +74,11 @@ class Sensitivity:
 class Located:
     """What was found for one output of a case at one point.
 
-    `against` says where right values were taken from: `+fix` (another variant), `baseline`, `fitted` (ranges of the
-    float graph's own values) or `float`. `sqnr_db` is the output as it is, `other_db` with everything put right, and
-    `explained_db` with the culprits alone put right; `explained` is their share of the difference. `minimal` says that
-    each culprit was seen to be needed. `passes` counts passes of one graph over the evaluation set, all that were made
+    `against` says where right values were taken from: another variant (`+fix`, `released`), `baseline`, `converted`
+    (the graph before lowering) or `fitted` (ranges of the float graph's own values). `sqnr_db` is the output as it is,
+    `other_db` with everything put right, and `explained_db` with the culprits alone put right; `explained` is their
+    share of the difference, at most 1; None where an output has no SQNR, or nothing was lost. `minimal` says that each
+    culprit was seen to be needed. `passes` counts passes of one graph over the evaluation set, all that were made
     beyond measuring the case. Layers are in order, and every layer that only one graph has is listed.
     """
 

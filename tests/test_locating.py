@@ -54,7 +54,8 @@ def test_what_was_located_can_be_replayed(judged: Path) -> None:
 def test_without_a_run_records_and_their_page_lie_among_the_reports(judged: Path) -> None:
     done = sqnr(judged, "locate", "-m", "tiny", "-f", "x86-static", "--json")
     assert done.returncode == 0, done.stderr
-    [printed] = json.loads(done.stdout[: done.stdout.rindex("]") + 1])
+    [printed] = json.loads(done.stdout)
+    assert "report: " in done.stderr
     [record] = records(judged / "reports" / "located")
     assert (printed["model"], printed["sqnr_db"]) == ("tiny", record.sqnr_db)
     assert (judged / "reports" / "located" / "located.html").stat().st_size > 100_000
@@ -68,7 +69,7 @@ def test_sensitivity_ranks_every_share_group_and_a_second_call_takes_its_answers
     [record] = records(judged / "sensitive")
     levels = [one.float_db or 0 for one in record.sensitivity]
     assert levels == sorted(levels, reverse=True)
-    assert len(levels) == before.count(b"\n") - 1
+    assert len(levels) == before.count(b"\n")
     again = sqnr(judged, "locate", "-m", "tiny", "-f", "x86-static", "--sensitivity", "-o", "sensitive")
     assert again.returncode == 0, again.stderr
     assert kept.read_bytes() == before
@@ -105,6 +106,33 @@ def test_a_run_in_which_nothing_fails_says_so(judged: Path) -> None:
     done = sqnr(judged, "locate", first.name)
     assert "no row fails; name the cases" in done.stderr
     assert done.returncode == 5
+
+
+def test_rows_of_a_run_that_failed_at_a_stage_are_named(tmp_path: Path) -> None:
+    folder = make_workspace(tmp_path, tiny=TINY)
+    raising = TINY.replace("model = nn.Sequential(", "model = Raises(")
+    (folder / "models" / "tiny.py").write_text(
+        raising + "\n\nclass Raises(nn.Sequential):\n    def forward(self, x):\n"
+        "        if x.sum() > 1e9:\n            return x\n        return super().forward(x)\n",
+        encoding="utf-8",
+    )
+    assert sqnr(folder, "gate").returncode == 4
+    done = sqnr(folder, "locate", latest(folder).name)
+    assert done.returncode == 4
+    assert "tiny/small/seeded x86-static converted: failed:export" in done.stdout
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(judged: Path) -> None:
+    (judged / "a-file").write_text("")
+    done = sqnr(judged, "locate", "-m", "tiny", "-o", "a-file")
+    assert done.returncode == 2
+    assert "a-file: cannot be written" in done.stderr
+
+
+def test_one_point_of_a_run_is_looked_into_once(judged: Path) -> None:
+    done = sqnr(judged, "locate", latest(judged).name, "--point", "converted", "-o", "once")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("culprits of") == 1
 
 
 def test_a_stage_that_fails_is_told_with_its_log_and_others_go_on(tmp_path: Path) -> None:

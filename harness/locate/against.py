@@ -53,27 +53,29 @@ class Against:
     def __init__(self, pipeline: Pipeline, subject: Subject, scene: Scene, accepted: Accepted | None) -> None:
         self._pipeline, self._subject, self._scene = pipeline, subject, scene
         self._accepted = accepted
+        self._known: dict[str, Aim] = {}
 
-    def find(self, wanted: str | None) -> Aim:
-        """The source called `wanted`: a variant, `baseline`, `converted` or `fitted`; else the best that differs.
+    def find(self, wanted: str | None, output: str | None = None) -> Aim:
+        """The source called `wanted`: a variant, `baseline`, `converted` or `fitted`; else the first that is better.
 
-        That is the variant with most fixes, then the baseline, then, for a lowered graph, the converted one, then
-        fitted ranges. Raises `UsageError` for a name that is none of these, or that this case has not.
+        Better for `output`, or without one for any output. Tried are the variants with most fixes, the baseline, for a
+        lowered graph the converted one, and fitted ranges. Raises `UsageError` for a name that is none of these, or
+        that this case has not.
         """
         place = self._scene.place
-        variants = [name for name in fix_table.variants(place.flow.name, fix_table.installed()) if name != RELEASED]
+        variants = fix_table.variants(place.flow.name, fix_table.installed())
         choices = [*(name for name in variants if name != place.case.variant), BASELINE, CONVERTED, FITTED]
         if wanted is not None:
-            if wanted not in (RELEASED, *choices):
+            if wanted not in choices:
                 raise unknown_name("source to locate against", wanted, choices)
             return self._named(wanted)
         tried = sorted((one for one in choices if one.startswith("+")), key=lambda name: -name.count("+"))
         for name in (*(tried if place.case.variant == RELEASED else ()), BASELINE, CONVERTED):
             if self._offered(name):
                 aim = self._try(name)
-                if aim is not None and self._worth(aim):
+                if aim is not None and self._worth(aim, output):
                     return aim
-        return self._fitted()
+        return self._named(FITTED)
 
     def _offered(self, name: str) -> bool:
         if name == BASELINE:
@@ -86,11 +88,16 @@ class Against:
         except (StageError, RepairError):
             return None  # a variant that fails is no help here; its own rows say so
 
-    def _worth(self, aim: Aim) -> bool:
-        rows = self._scene.outputs
-        return any(aim.gain(output, level(row)) >= WORTH_DB for output, row in rows.items())
+    def _worth(self, aim: Aim, output: str | None) -> bool:
+        rows = self._scene.outputs.items()
+        return any(aim.gain(name, level(row)) >= WORTH_DB for name, row in rows if output in (None, name))
 
     def _named(self, name: str) -> Aim:
+        if name not in self._known:
+            self._known[name] = self._make(name)
+        return self._known[name]
+
+    def _make(self, name: str) -> Aim:
         place = self._scene.place
         if name == FITTED:
             return self._fitted()
@@ -109,7 +116,7 @@ class Against:
 
     def _other(self, name: str, place: Place) -> Aim:
         other = Scene(self._pipeline, self._subject, place)
-        self._scene.passes += 1
+        self._scene.shared_passes += 1
         levels = {output: level(row) for output, row in other.outputs.items()}
         return Aim(name, VariantSource(self._scene.quantized, other.quantized), levels)
 
@@ -122,7 +129,7 @@ class Against:
             found = source.replacement(unit)
             floats |= dict(found.overrides) if found is not None else {}
         seen: dict[Node, Observed] = {}
-        self._scene.what_if(watched(quantized, floats, seen))
+        self._scene.observe(watched(quantized, floats, seen))
         return Aim(FITTED, FittedSource(quantized, seen))
 
 

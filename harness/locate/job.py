@@ -47,13 +47,14 @@ class LocateJob:
 class Answer:
     """Stems of the records that were written, and what kept others from it: one line, and the full text.
 
-    `usage` says that it was the request, which names something that the case has not.
+    `usage` says that it was the request, which names something that the case has not. `notes` are no failure.
     """
 
     stems: list[str] = field(default_factory=list)
     error: str = ""
     log: str = ""
     usage: bool = False
+    notes: list[str] = field(default_factory=list)
 
 
 def locate(job: LocateJob) -> Answer:
@@ -112,20 +113,32 @@ def _find(job: LocateJob, adapter: Adapter, subject: Subject, answer: Answer) ->
     pipeline = Pipeline(subject, lambda _case, _stage: None, job.excluded)
     scene = Scene(pipeline, subject, Place(job.case, flow, repairs, point), whole=bool(repairs))
     known = {row.quantizer: row for row in job.quantizers}, {row.output: row for row in job.levels}
-    aim = Against(pipeline, subject, scene, Accepted(*known) if job.levels else None).find(job.against)
-    finder = Finder(scene, aim)
+    against = Against(pipeline, subject, scene, Accepted(*known) if job.levels else None)
+    finders: dict[str, Finder] = {}
     facts = bundle.Facts(
         *(job.seed, fingerprint(), subject.digest, subject.input_hashes, source_hashes(adapter)),
         *(job.weights_source if job.weights_source != job.case.weights else None, job.excluded),
     )
-    for output in job.outputs or (finder.worst(),):
+    for asked in job.outputs or (None,):
+        aim = against.find(job.against, asked)
+        if aim.name not in finders:
+            finders[aim.name] = Finder(scene, aim)
+        finder = finders[aim.name]
+        output = asked or finder.worst()
         found = finder.find(output)
         if job.sensitivity:
             found = replace(found, sensitivity=_sensitivity(scene, output, job.folder))
+        place = job.folder / found.stem
+        for stale in (place / MINIMAL).glob("*"):  # of an earlier call, which may have found another culprit
+            stale.unlink()
         located.write(job.folder, found)
-        bundle.write(job.folder / found.stem, scene.outputs[output], scene.quantized.rows.values(), facts)
-        if job.minimise and finder.members[output]:
-            minimise(scene, finder.members[output][0], job.folder / found.stem / MINIMAL)
+        bundle.write(place, scene.outputs[output], scene.quantized.rows.values(), facts)
+        if job.minimise:
+            first = next(iter(finder.members[output]), None)
+            if first is None or minimise(scene, first, place / MINIMAL) is None:
+                answer.notes.append(
+                    f"{job.case} {found.point} {output}: no part of the graph shows the damage by itself"
+                )
         answer.stems.append(found.stem)
 
 

@@ -38,7 +38,11 @@ class FloatLayers:
         place = self._hybrid.place
         if any(place[node] >= place[pair.actual] for node in reads):
             return None
-        return {pair.actual: Override(reads, partial(_run, tuple(nodes), tuple(feeds), self._reference))}
+        replaced = {pair.actual: Override(reads, partial(_run, tuple(nodes), tuple(feeds), self._reference))}
+        written = written_inputs(pair.computed)
+        if written and pair.computed is not pair.actual:  # it would write before its input is read in its place
+            replaced[pair.computed] = Override(tuple(written[:1]), _passed)
+        return replaced
 
     def _fragment(self, pair: Pair) -> tuple[list[Node], list[Node]] | None:
         """The float nodes of a layer, in order, and those before it."""
@@ -55,6 +59,10 @@ class FloatLayers:
                 nodes[node] = None
                 todo += node.all_input_nodes
         return sorted(nodes, key=self._reference.place.__getitem__), list(feeds)
+
+
+def _passed(value: Any) -> Any:
+    return value
 
 
 def _run(nodes: tuple[Node, ...], feeds: tuple[Node, ...], reference: Side, *inputs: Any) -> Any:

@@ -22,7 +22,7 @@ from torch.fx import Node
 
 from harness.files import replace_all
 from harness.fixes.states import repaired
-from harness.locate.find import Candidate
+from harness.locate.candidates import Candidate
 from harness.locate.fragment import Fragment, Part, part_between, with_quantizers
 from harness.locate.hybrid import Override
 from harness.locate.minimal import BAD, GOOD, INPUTS, RECORD, REFERENCE, Record, bits

@@ -22,13 +22,14 @@ _SAME = 1e-6
 """Relative difference of two scales that is no difference: what jittered inputs do to a calibrated range."""
 _BETTER = 1.05
 """A range is fitted where the present one makes this many times the noise: less is the last bit of its scale."""
-_QPARAMS = ("dtype", "granularity", "axis", "quant_min", "quant_max", "zero_point")
+_QPARAMS = ("mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "zero_point")
 
 
 class AcceptedSource:
     """The qparams of accepted rows.
 
-    A row holds the scale of its widest channel only: the other channels' scales change by the same factor.
+    A row holds the scale of its widest channel only: the other channels' scales change by the same factor, or are
+    fitted to it where the scales lay along another axis.
     """
 
     def __init__(self, quantized: Quantized, accepted: Mapping[str, QuantizerRow]) -> None:
@@ -44,27 +45,45 @@ class AcceptedSource:
             return None
         if any(old is None or old.status != QuantizerStatus.QUANTIZED for old in before.values()):
             return self._float.replacement(unit)
-        overrides = self._quantized.overrides(unit, lambda node: self._with(node, rows[node], before[node]))
+        overrides = self._quantized.overrides(unit, lambda node: self._with(node, before[node]))
         if overrides is None:
             return None
         old = [row for row in before.values() if row is not None]
         return Replacement(unit, overrides, _span(old), max(map(noise_of, old)))
 
-    def _with(self, node: Node, now: QuantizerRow | None, old: QuantizerRow | None) -> partial[Tensor] | None:
-        found = qparams_of(self._quantized, node)
-        if found is None or now is None or old is None or not now.scale or not old.scale:
+    def _with(self, node: Node, old: QuantizerRow | None) -> partial[Tensor] | None:
+        """A function that quantizes as an accepted row says; None where the row does not say enough."""
+        if old is None or old.scale is None or old.quant_min is None or old.quant_max is None:
             return None
-        if old.granularity != now.granularity or old.quant_min is None or old.quant_max is None:
-            return None
-        shift = (old.zero_point or 0) - (now.zero_point or 0)
-        wanted = replace(
-            found,
-            scale=found.scale * (old.scale / now.scale),
-            zero_point=found.zero_point + shift,
+        wanted = QParams(
+            scale=torch.tensor(old.scale, dtype=torch.float64),
+            zero_point=torch.tensor(old.zero_point or 0),
             quant_min=old.quant_min,
             quant_max=old.quant_max,
+            dtype=old.dtype,
+            granularity=Granularity(old.granularity),
+            axis=old.axis,
         )
-        return partial(qdq, wanted)
+        if old.granularity == Granularity.PER_TENSOR:
+            return partial(qdq, wanted)
+        if old.granularity != Granularity.PER_CHANNEL or old.axis is None:
+            return None
+        found = self._channels(node, wanted, old.axis)
+        if found is None:
+            return None
+        scale, zero_point = found
+        return partial(qdq, replace(wanted, scale=scale * (old.scale / float(scale.max())), zero_point=zero_point))
+
+    def _channels(self, node: Node, wanted: QParams, axis: int) -> tuple[Tensor, Tensor] | None:
+        """Scales, to a common factor, and zero points of the channels along an axis: those there are, or fitted."""
+        now = qparams_of(self._quantized, node)
+        if now is not None and now.axis == axis and bool(torch.isfinite(now.scale).all() and (now.scale > 0).all()):
+            return now.scale, now.zero_point
+        value = self._quantized.value(node)
+        if value is None or not -value.dim() <= axis < value.dim():
+            return None
+        fitted = fit(wanted, *_extremes(value, axis))
+        return fitted.scale, fitted.zero_point
 
 
 def _unchanged(now: QuantizerRow | None, old: QuantizerRow | None) -> bool:
@@ -150,20 +169,21 @@ class FittedSource:
         if found is None:
             return None
         quantize = self._quantized.quantizers.source.get(node, node)
-        side = self._quantized.hybrid.side
-        if self._quantized.is_folded(node):
-            return self._fit_parameter(node, found, self._quantized.parameter(node))
-        if side.is_constant(quantize):
-            return self._fit_parameter(node, found, side.constant(quantize.all_input_nodes[0]))
+        if self._quantized.is_folded(node) or self._quantized.hybrid.side.is_constant(quantize):
+            return self._fit_parameter(node, found, self._quantized.value(node))
         observed = self._observed.get(node)
-        if observed is None or not observed.squares or found.granularity != Granularity.PER_TENSOR:
+        if observed is None or not 0 < observed.squares < math.inf or found.granularity != Granularity.PER_TENSOR:
             return None
         low, high = (torch.tensor(value, dtype=torch.float64) for value in (observed.low, observed.high))
         fitted = fit(found, low, high)
         return fitted, float(fitted.scale) ** 2 / 12 * observed.numel / observed.squares
 
     def _fit_parameter(self, node: Node, found: QParams, value: Tensor | None) -> tuple[QParams, float] | None:
-        if value is None or found.granularity not in (Granularity.PER_TENSOR, Granularity.PER_CHANNEL):
+        if (
+            value is None
+            or not bool(value.isfinite().all())
+            or found.granularity not in (Granularity.PER_TENSOR, Granularity.PER_CHANNEL)
+        ):
             return None
         axis = None
         if found.granularity == Granularity.PER_CHANNEL:
@@ -171,9 +191,7 @@ class FittedSource:
             known = output_axis(reader, operand)
             axis = found.axis if known is None else known
         wide = value.detach().to(torch.float64)
-        others = [one for one in range(wide.dim()) if one != axis]
-        low, high = (wide.amin(others, keepdim=True), wide.amax(others, keepdim=True)) if others else (wide, wide)
-        fitted = replace(fit(found, low, high), axis=axis)
+        fitted = replace(fit(found, *_extremes(value, axis)), axis=axis)
         signal = float(wide.square().sum())
         return fitted, float((qdq(fitted, wide) - wide).square().sum()) / signal if signal else 0.0
 
@@ -183,7 +201,7 @@ def fit(like: QParams, low: Tensor, high: Tensor) -> QParams:
     low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # 0 must have a code
     count = like.quant_max - like.quant_min
     if not bool(like.zero_point.any()) and like.quant_min < 0:
-        scale = torch.maximum(-low, high) / (count / 2)
+        scale = torch.maximum(low / like.quant_min, high / like.quant_max)
         zero_point = torch.zeros_like(scale, dtype=torch.int64)
     else:
         scale = (high - low) / count
@@ -192,6 +210,13 @@ def fit(like: QParams, low: Tensor, high: Tensor) -> QParams:
         zero_point = zero_point.clamp(like.quant_min, like.quant_max)
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))  # all zero: any scale will do
     return replace(like, scale=scale, zero_point=zero_point)
+
+
+def _extremes(value: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
+    """Smallest and largest values, float64, of each channel along an axis, broadcastable."""
+    wide = value.detach().to(torch.float64)
+    others = [one for one in range(wide.dim()) if axis is None or one != axis % wide.dim()]
+    return (wide.amin(others, keepdim=True), wide.amax(others, keepdim=True)) if others else (wide, wide)
 
 
 def qparams_of(quantized: Quantized, node: Node) -> QParams | None:

@@ -24,8 +24,8 @@ from harness.records import FAILED, SQNR_CAP_DB, Case, OutputRow, Point, Stage
 from harness.stages import StageError
 from harness.subject import Subject
 
-LOCKSTEP_PASSES = 2.0
-"""Passes of one graph that measuring all layers counts as: it runs both graphs once."""
+LOCKSTEP_PASSES = 3.0
+"""Passes of one graph that measuring all layers counts as: both graphs, and every layer alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Place:
 
 
 class Scene:
-    """A measured point. `passes` counts the passes of one graph over the evaluation set beyond measuring it.
+    """A measured point. `passes` counts what was asked of it, in passes of one graph over the evaluation set.
+
+    `shared_passes` are those that serve all outputs: measuring the layers, and the source of right values.
 
     With `whole` every point of the case is measured, as a run does: only then is the rows' `fix_state` known. Raises
     `StageError` if the point cannot be measured.
@@ -49,6 +51,7 @@ class Scene:
         self.place = place
         self.subject = subject
         self.passes = 0.0
+        self.shared_passes = 0.0
         only = None if whole else frozenset({place.point})
         measured = pipeline.measure(place.case, place.flow, place.fixes, only)
         here = [row for row in measured.outputs if row.point == place.point]
@@ -70,6 +73,12 @@ class Scene:
         """Which layer of the quantized graph is which of the float graph."""
         return match_graphs(reference=self.graphs.reference, actual=self.graphs.actual)
 
+    def observe(self, overrides: Overrides) -> None:
+        """One pass whose outputs nobody wants."""
+        self.what_if(overrides)
+        self.passes -= 1
+        self.shared_passes += 1
+
     def what_if(self, overrides: Overrides, key: Iterable[object] | None = None) -> Mapping[str, OutputRow]:
         """The rows of all outputs under these overrides; one pass. With a `key`, asked twice is run once."""
         known = frozenset(key) if key is not None else None
@@ -84,12 +93,16 @@ class Scene:
             self._asked[known] = found
         return found
 
+    @cached_property
     def layers(self) -> LayerReport:
-        """Every layer against the float graph."""
-        self.passes += LOCKSTEP_PASSES
+        """Every layer against the float graph, each sample also through the layer alone."""
+        self.shared_passes += LOCKSTEP_PASSES
         with repaired(self.graphs.fixes):
             return measure_layers(
-                reference=self.graphs.reference, actual=self.graphs.actual, batches=self.subject.evaluation()
+                reference=self.graphs.reference,
+                actual=self.graphs.actual,
+                batches=self.subject.evaluation(),
+                local_every=1,
             )
 
     def readers(self, unit: Unit) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """What each quantizer costs: every share-group left in float alone, and quantized alone.
 
 Two passes a group make this the slow way to look, so each answer is kept in a file as it comes: a second call goes on
-where the first one ended, as long as graphs, qparams, inputs and stack are the same.
+where the first one ended. Lines are only ever added, each with a digest of what it was measured on, so that calls of
+other states, even at once, do not disturb each other.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from harness.environment import stack_versions
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.environment import fingerprint
 from harness.errors import UsageError
 from harness.locate.hybrid import Overrides
 from harness.locate.scene import Scene
@@ -21,7 +24,18 @@ from harness.locate.sources import FloatSource
 from harness.located import Sensitivity
 from harness.measure.structure import graph_digest
 
-_Levels = dict[str, float | None]
+_Levels = dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
+
+
+class _Answer(BaseModel):
+    """One line: a group's SQNRs by output, alone in float and alone quantized, and what they were measured on."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    digest: str
+    group: list[str]
+    in_float: _Levels
+    alone: _Levels
 
 
 def sensitivities(scene: Scene, output: str, kept: Path, on_group: Callable[[int, int], None]) -> list[Sensitivity]:
@@ -32,34 +46,28 @@ def sensitivities(scene: Scene, output: str, kept: Path, on_group: Callable[[int
     """
     source = FloatSource(scene.quantized)
     found = [source.replacement(unit) for unit in scene.quantized.quantizers.units]
-    floats: dict[str, Overrides] = {_name(one.unit.names): one.overrides for one in found if one is not None}
-    names = {_name(one.unit.names): one.unit.names for one in found if one is not None}
-    answers = dict(_recall(kept, _digest(scene)))
+    floats = {one.unit.names: one.overrides for one in found if one is not None}
+    digest = _digest(scene)
     try:
-        with kept.open("a", encoding="utf-8") as file:
-            for done, (group, own) in enumerate(floats.items()):
-                on_group(done, len(floats))
-                if group not in answers:
-                    rest = {
-                        node: one
-                        for name, overrides in floats.items()
-                        if name != group
-                        for node, one in overrides.items()
-                    }
-                    answers[group] = tuple(_levels(scene, overrides) for overrides in (own, rest))
-                    file.write(json.dumps({"group": group, "levels": answers[group]}, allow_nan=False) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
+        answers = _recall(kept, digest)
+        for done, group in enumerate(floats):
+            on_group(done, len(floats))
+            if group not in answers:
+                rest = [overrides for names, overrides in floats.items() if names != group]
+                others = {node: one for overrides in rest for node, one in overrides.items()}
+                answers[group] = _Answer(
+                    digest=digest,
+                    group=list(group),
+                    in_float=_levels(scene, floats[group]),
+                    alone=_levels(scene, others),
+                )
+                _add(kept, answers[group])
     except OSError as error:
         raise UsageError(f"{kept}: cannot be written: {error.strerror or error}") from None
     ranked = [
-        Sensitivity(names[group], answers[group][0].get(output), answers[group][1].get(output)) for group in floats
+        Sensitivity(group, answers[group].in_float.get(output), answers[group].alone.get(output)) for group in floats
     ]
-    return sorted(ranked, key=lambda one: -(one.float_db if one.float_db is not None else -1e9))
-
-
-def _name(names: tuple[str, ...]) -> str:
-    return json.dumps(names)
+    return sorted(ranked, key=lambda one: (one.float_db is None, -(one.float_db or 0.0)))
 
 
 def _levels(scene: Scene, overrides: Overrides) -> _Levels:
@@ -67,32 +75,35 @@ def _levels(scene: Scene, overrides: Overrides) -> _Levels:
 
 
 def _digest(scene: Scene) -> str:
-    """Tells measurements of one state from those of another: what was run, on what, with which stack."""
+    """Tells measurements of one state from those of another: what was run, on what, with which stack and pins."""
     rows = [*scene.outputs.values(), *scene.quantized.rows.values()]
-    text = (graph_digest(scene.graphs.actual), scene.subject.digest, sorted(map(repr, rows)), stack_versions())
+    inputs = sorted(scene.subject.input_hashes.items())
+    text = (graph_digest(scene.graphs.actual), scene.subject.digest, inputs, sorted(map(repr, rows)), fingerprint())
     return hashlib.sha256(repr(text).encode()).hexdigest()
 
 
-def _recall(kept: Path, digest: str) -> Iterator[tuple[str, tuple[_Levels, ...]]]:
-    """Answers of an earlier call for the same state; else the file is begun anew. A line cut short is asked again."""
-    lines = kept.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if kept.exists() else []
-    whole = [line for line in map(_parsed, lines) if line is not None]
-    same = bool(whole) and whole[0].get("digest") == digest
-    answers = [(line["group"], tuple(line["levels"])) for line in whole if same and "group" in line]
-    text = [{"digest": digest}, *({"group": group, "levels": levels} for group, levels in answers)]
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text("".join(json.dumps(line) + "\n" for line in text), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{kept}: cannot be written: {error.strerror or error}") from None
-    yield from answers
+def _recall(kept: Path, digest: str) -> dict[tuple[str, ...], _Answer]:
+    """Answers of earlier calls for the same state. A line that is none, such as one cut short, is asked again."""
+    text = kept.read_text(encoding="utf-8", errors="replace") if kept.exists() else ""
+    found: dict[tuple[str, ...], _Answer] = {}
+    for line in text.splitlines():
+        try:
+            answer = _Answer.model_validate_json(line)
+        except ValidationError:
+            continue
+        if answer.digest == digest:
+            found[tuple(answer.group)] = answer
+    return found
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
-    if not line.endswith("\n"):
-        return None
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+def _add(kept: Path, answer: _Answer) -> None:
+    """One more line, at once and safe on disk; an unfinished one before it is ended."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(answer.model_dump(), allow_nan=False) + "\n"
+    with kept.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read(1) == b"\n" else "\n" + text
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())

@@ -21,7 +21,7 @@ from harness.locate.units import Quantizers, Unit
 from harness.measure.prepared import PreparedFacts
 from harness.measure.qdq import QParams, bind, is_dequantize, is_qparams, is_quantize
 from harness.measure.side import call
-from harness.records import Cause, QuantizerRow
+from harness.records import Cause, Granularity, QuantizerRow
 
 Range = tuple[float, float]
 
@@ -69,6 +69,14 @@ class Quantized:
         found = self.facts.weights.get(self.quantizers.names[dequantize])
         codes: Tensor = self.hybrid.side.constant(dequantize.all_input_nodes[0])
         return found if found is not None and found.shape == codes.shape else None
+
+    def value(self, dequantize: Node) -> Tensor | None:
+        """The float parameter behind a dequantize node, folded or not; None where it is none or not known."""
+        if self.is_folded(dequantize):
+            return self.parameter(dequantize)
+        source = _input(self.quantizers.source[dequantize])
+        found: Tensor | None = self.hybrid.side.constant(source) if self.hybrid.side.is_constant(source) else None
+        return found
 
     def overrides(self, unit: Unit, each: Callable[[Node], Callable[[Tensor], Tensor] | None]) -> Overrides | None:
         """A unit with `each(dequantize node)` in the place of quantizing: a function of what was quantized.
@@ -147,10 +155,25 @@ class VariantSource:
 
 
 def qdq(qparams: QParams, x: Tensor) -> Tensor:
-    """What these qparams make of floats, in float64 and back: clamp(round(x / scale) + zero_point) and its value."""
-    codes = torch.round(x.to(torch.float64) / qparams.scale) + qparams.zero_point
-    codes = codes.clamp(qparams.quant_min, qparams.quant_max)
-    return ((codes - qparams.zero_point) * qparams.scale).to(x.dtype)
+    """What PT2E's own ops make of floats with these qparams, per tensor or per channel, in their float32 arithmetic.
+
+    Other granularities, and codes that no integer type of torch holds, by the same formula in float64.
+    """
+    scale, zero_point = qparams.scale.to(torch.float64), qparams.zero_point
+    dtype = getattr(torch, qparams.dtype, None)
+    ops = torch.ops.quantized_decomposed
+    limits = (qparams.quant_min, qparams.quant_max, dtype)
+    value = x.to(torch.float32)
+    if qparams.granularity == Granularity.PER_TENSOR and dtype is not None:
+        given = (float(scale), int(zero_point), *limits)
+        codes = ops.quantize_per_tensor.default(value, *given)
+        return ops.dequantize_per_tensor.default(codes, *given).to(x.dtype)  # type: ignore[no-any-return]
+    if qparams.granularity == Granularity.PER_CHANNEL and dtype is not None and qparams.axis is not None:
+        each = (scale.reshape(-1).to(torch.float32), zero_point.reshape(-1), qparams.axis, *limits)
+        codes = ops.quantize_per_channel.default(value, *each)
+        return ops.dequantize_per_channel.default(codes, *each).to(x.dtype)  # type: ignore[no-any-return]
+    codes = (torch.round(x.to(torch.float64) / scale) + zero_point).clamp(qparams.quant_min, qparams.quant_max)
+    return ((codes - zero_point) * scale).to(x.dtype)
 
 
 def noise_of(row: QuantizerRow | None) -> float:

@@ -60,20 +60,20 @@ class Quantizers:
                 rows[node] = self.names[node]
         self.units = _united(rows, self.source, opaque, groups)
 
-    def _restored(self, quantize: Node) -> set[Node] | None:
+    def _restored(self, quantize: Node) -> list[Node] | None:
         """The dequantize nodes that read a quantize node's codes; None where something else computes with them."""
-        found: set[Node] = set()
+        found: dict[Node, None] = {}  # a set of nodes would have the order of their addresses
         todo, seen = [quantize], {quantize}
         while todo:
             for user in todo.pop().users:
                 if is_dequantize(user):
-                    found.add(user)
+                    found[user] = None
                 elif op_name(user) not in _MOVES or user.op != "call_function":
                     return None
                 elif user not in seen:
                     seen.add(user)
                     todo.append(user)
-        return found
+        return list(found)
 
 
 def readers_of(unit: Unit, matching: Matching) -> tuple[str, ...]:

@@ -232,9 +232,10 @@ def channel_axes(nodes: list[Node], dataflow: Dataflow) -> dict[Node, int]:
 
 
 def source_line(node: Node) -> str:
-    """`package/file.py:line` of the innermost Python call that a node was traced from; empty where unknown."""
-    calls = _SOURCE.findall(str(node.meta.get("stack_trace") or ""))
-    if not calls:
-        return ""
-    file, line = calls[-1]
-    return f"{'/'.join(file.replace(chr(92), '/').split('/')[-2:])}:{line}"
+    """`package/file.py:line` of the innermost Python call outside torch that a node was traced from; empty if unknown.
+
+    A layer of `nn.Sequential` is called by torch alone.
+    """
+    calls = [(file.replace("\\", "/"), line) for file, line in _SOURCE.findall(str(node.meta.get("stack_trace") or ""))]
+    own = [call for call in calls if "/torch/" not in call[0] and not call[0].startswith("<")]
+    return f"{'/'.join(own[-1][0].split('/')[-2:])}:{own[-1][1]}" if own else ""

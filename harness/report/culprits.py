@@ -15,7 +15,6 @@ _MOST_NAMES, _MOST_NAME, _MOST_SOURCE = 3, 72, 120
 _AGAINST = {
     "baseline": "with the baseline's ranges",
     "fitted": "with ranges fitted to the float graph's values",
-    "float": "in float",
 }
 
 
@@ -49,7 +48,7 @@ def text(located: Located, culprit: Culprit) -> str:
     several each is told with what it gains alone, which may be little where the others hide it, and what all explain
     together stands in the headline; one that was not tried alone has no figure. The source is the first reader's.
     """
-    parts = [f"{_names(culprit)}:", _change(located, culprit), _explained(located, culprit)]
+    parts = [f"{_names(culprit)}:", _change(culprit), _explained(located, culprit)]
     local = "" if culprit.local_db is None else f"{_db(culprit.local_db)} dB local"
     source = visible(shortened(culprit.source or _source(located, culprit), _MOST_SOURCE))
     notes = ", ".join(filter(None, (culprit.cause, local, source)))
@@ -70,11 +69,11 @@ def _names(culprit: Culprit) -> str:
     return ", ".join(names) + (f" and {more} more" if more else "")
 
 
-def _change(located: Located, culprit: Culprit) -> str:
+def _change(culprit: Culprit) -> str:
     if culprit.kind == "layer":
         return "left in float"
     if culprit.old is None and culprit.new is None:
-        return "left in float" if located.against == "float" else "put right"
+        return "put right"
     old = "none" if culprit.old is None else _range(culprit.old)
     return f"range {old} -> {'float' if culprit.new is None else _range(culprit.new)}"
 
@@ -90,8 +89,12 @@ def _explained(located: Located, culprit: Culprit) -> str:
     if gain is None:
         return ""
     whole = _less(located.other_db, located.sqnr_db)
-    of = f"{_db(gain)} dB" if whole is None else f"{_db(gain)} of {_db(whole)} dB"
-    return f"{'explains' if only and whole is not None else 'gains'} {of}{'' if only else ' alone'}"
+    alone = "" if only else " alone"
+    if whole is None or not whole > 0:
+        return f"gains {_db(gain)} dB{alone}"
+    if only and _db(gain) != _db(whole) and gain > whole:  # a layer in float loses its rounding too
+        return f"explains all {_db(whole)} dB, and gains {_db(gain)}"
+    return f"{'explains' if only else 'gains'} {_db(gain)} of {_db(whole)} dB{alone}"
 
 
 def _less(one: float | None, other: float | None) -> float | None:

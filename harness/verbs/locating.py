@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -76,6 +78,7 @@ def look(
     Raises `UsageError` for a selection that names nothing, `NothingMeasuredError` if nothing is left to look into.
     """
     folder = asked.folder or (run.folder if run is not None else workspace.reports) / located.FOLDER
+    _check_writable(folder)
     with (
         tempfile.TemporaryDirectory(prefix="sqnr-locate-", ignore_cleanup_errors=True) as spill,
         measuring_processes(options) as workers,
@@ -86,8 +89,9 @@ def look(
             plan = make_plan(chosen, workspace.settings, sizes)
             variants = selection.variants or (RELEASED,)
             rows: Rows = {(case, ""): () for case in plan.cases if case.variant in variants}
+            failed: list[str] = []
         else:
-            rows, source = _rows_of(workspace, run, selection), run.weights_source
+            (rows, failed), source = _rows_of(workspace, run, selection, asked.point or ""), run.weights_source
         accepted = _accepted(workspace)
         jobs = [
             _with_baseline(
@@ -109,12 +113,22 @@ def look(
             )
             for (case, point), outputs in sorted(rows.items())
         ]
-        found = Outcomes([], [], folder)
+        found = Outcomes([], failed, folder)
         for job, answer in workers.each(locate, jobs):
             _take(job, answer, found, on_record)
     if run is not None:
-        found.notes = _moved_since(run, found.records)
+        found.notes += _moved_since(run, found.records)
     return found
+
+
+def _check_writable(folder: Path) -> None:
+    """Before anything is measured, not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{folder}: cannot be written; name another folder with -o")
 
 
 def _moved_since(run: Run, records: list[Located]) -> list[str]:
@@ -140,39 +154,45 @@ def _take(job: LocateJob, answer: Answer | str, found: Outcomes, on_record: Call
         record = located.read_one(job.folder / f"{stem}.json")
         found.records.append(record)
         on_record(record)
+    found.notes += answer.notes
+    log = job.folder / f"{located.file_stem(job.case, job.point or '', 'error')}.log"
+    log.unlink(missing_ok=True)  # of an earlier call
     if answer.error:
         found.misused += answer.usage
         where = ""
         if answer.log:
-            log = job.folder / f"{located.file_stem(job.case, job.point or '', 'error')}.log"
             write_atomically(log, answer.log)
             where = f" (log: {log})"
         found.errors.append(f"{job.case}: {answer.error}{where}")
 
 
-def _rows_of(workspace: Workspace, run: Run, selection: Selection) -> Rows:
-    """The failing outputs of a run, those of a selection; or, where one names cases and none fails, its cases."""
+def _rows_of(workspace: Workspace, run: Run, selection: Selection, point: str) -> tuple[Rows, list[str]]:
+    """The failing outputs of a run, those of a selection and a point, and a line for each graph that was not measured.
+
+    Where a selection names cases and none of theirs fails, its cases.
+    """
     cases = [case for case in run.plan.cases if selection.fits(case)]
     if not cases:
         raise NothingMeasuredError(f"run {run.name} has no case that fits -m, -f, --variant, --size and --weights")
     failing: dict[tuple[Case, str], set[str]] = defaultdict(set)
     for verdict in judge_or_none(workspace, run).verdicts:
-        bad = verdict.outcome in _FAILING and not verdict.waived and verdict.point in _QUANTIZED
-        if bad and verdict.case in cases:
+        bad = verdict.outcome in _FAILING and not verdict.waived
+        if bad and verdict.case in cases and verdict.point in ((point,) if point else _QUANTIZED):
             failing[verdict.case, verdict.point] |= {verdict.name} if verdict.kind == "output" else set()
     if not failing and not (selection.models or selection.flows or selection.variants):
         raise NothingMeasuredError(f"run {run.name}: no row fails; name the cases to look into, with -m and -f")
     if not failing:
-        return {(case, ""): () for case in cases if case.variant in (selection.variants or (RELEASED,))}
-    failed = {row.key[:6] for row in run.outputs if row.status.startswith(FAILED)}
-    rows = {
-        (case, point): tuple(sorted(outputs))
-        for (case, point), outputs in failing.items()
-        if (*astuple(case), point) not in failed
-    }
-    if not rows:
-        raise NothingMeasuredError(f"run {run.name}: what fails was not measured, as a stage failed; logs/ says why")
-    return rows
+        return {(case, ""): () for case in cases if case.variant in (selection.variants or (RELEASED,))}, []
+    stages = {row.key[:6]: row.status for row in run.outputs if row.status.startswith(FAILED)}
+    rows: Rows = {}
+    failed = []
+    for (case, where), outputs in failing.items():
+        status = stages.get((*astuple(case), where))
+        if status is None:
+            rows[case, where] = tuple(sorted(outputs))
+        else:
+            failed.append(f"{case} {where}: {status} in run {run.name}: there is no graph to look into (see its logs)")
+    return rows, failed
 
 
 def _with_baseline(accepted: baseline.Baseline | None, job: LocateJob) -> LocateJob:
@@ -212,7 +232,7 @@ def locate_and_report(
     if as_json:
         print(located.as_json(found.records))
     for line in (*found.notes, *found.errors, *_pages(workspace, stored, found)):
-        print(spoken(line))
+        print(spoken(line), file=sys.stderr if as_json else sys.stdout)
     return found.exit_code
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
+import torchao.quantization.pt2e.quantize_pt2e  # noqa: F401  (registers the ops)
+from torch import nn
 
 from harness import flows
-from harness.locate.against import Against
+from harness.locate.against import Accepted, Against
 from harness.locate.qparams import AcceptedSource, fit
 from harness.locate.scene import Scene, level
 from harness.locate.sources import FloatSource, Replacement, VariantSource, qdq
@@ -65,7 +68,9 @@ def test_fitted_ranges_just_hold_the_values_and_zero() -> None:
 def test_symmetric_qparams_stay_symmetric() -> None:
     low, high = (torch.tensor(value, dtype=torch.float64) for value in (-1.0, 0.5))
     fitted = fit(qparams(9.0, 0), low, high)
-    assert (float(fitted.scale), int(fitted.zero_point)) == (pytest.approx(1 / 127.5), 0)
+    assert (float(fitted.scale), int(fitted.zero_point)) == (1 / 128, 0)
+    four_bits = fit(qparams(9.0, 0, -8, 7), -high, high)
+    assert (float(four_bits.lo), float(four_bits.hi)) == (pytest.approx(-4 / 7), 0.5)
 
 
 def test_what_is_all_zero_gets_a_scale_that_divides() -> None:
@@ -141,7 +146,7 @@ def test_a_defect_is_taken_back_to_the_last_bit(sound: Scene, kind: str) -> None
     mended = broken.what_if(found[0].overrides)
     assert min(level(row) for row in broken.outputs.values()) < min(level(row) for row in sound.outputs.values()) - 5
     for output, row in sound.outputs.items():
-        assert level(mended[output]) == pytest.approx(level(row), abs=1e-3)
+        assert level(mended[output]) == level(row)
     assert found[0].new == (sound.quantized.rows[name].lo, sound.quantized.rows[name].hi)
 
 
@@ -182,3 +187,68 @@ def test_two_readers_of_one_range_are_fitted_each_to_its_own_values() -> None:
         wide = found.overrides[node].compute(torch.linspace(-50, 50, 10001))
         ranges.add((round(float(wide.min()), 4), round(float(wide.max()), 4)))
     assert len(ranges) == 2
+
+
+class InPlace(nn.Module):
+    """A sum that is made in place, and quantized right behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding=1)
+        self.second = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Conv2d(4, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(N, 2, H, W)."""
+        z: torch.Tensor = self.first(x)
+        z += self.second(x)
+        image: torch.Tensor = self.head(z)
+        return image
+
+
+def in_place() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return InPlace().eval().requires_grad_(False)
+
+
+def test_a_layer_in_float_that_writes_in_place_is_run_once() -> None:
+    """The op it replaces would have added before its input was read in its place."""
+    scene, _, _ = staged(adapter(in_place, ("y",)), "small", flows.load("x86-static"))
+    floats = scene.float_layers()
+    everything = {node: one for overrides in floats.values() for node, one in overrides.items()}
+    assert level(scene.what_if(everything)["y"]) > 120
+    [add] = [overrides for name, overrides in floats.items() if ":add" in name or name == "add"]
+    assert level(scene.what_if(add)["y"]) >= level(scene.outputs["y"]) - 0.5
+
+
+@pytest.mark.parametrize("scale", [math.nan, math.inf])
+def test_an_accepted_scale_takes_the_place_of_one_that_is_no_number(sound: Scene, scale: float) -> None:
+    name = "body:conv2d.input"
+    broken, _, _ = staged(adapter(), "small", injected(convert=requantized(name, scale=scale)))
+    found = replaced(AcceptedSource(broken.quantized, sound.quantized.rows).replacement(unit(broken, name)))
+    mended = broken.what_if(found.overrides)
+    assert {output: level(row) for output, row in mended.items()} == {
+        output: level(row) for output, row in sound.outputs.items()
+    }
+
+
+def test_accepted_scales_along_another_axis_are_fitted_to_it(sound: Scene) -> None:
+    name = "body:conv2d.weight"
+    rows = {**sound.quantized.rows, name: replace(sound.quantized.rows[name], axis=1)}
+    found = replaced(AcceptedSource(sound.quantized, rows).replacement(unit(sound, name)))
+    [weight] = [one.compute() for one in found.overrides.values()]
+    scale = sound.quantized.rows[name].scale
+    assert scale is not None
+    widest = weight.movedim(1, 0).flatten(1).abs().amax(1).argmax()
+    codes = weight[:, widest] / scale
+    assert torch.allclose(codes, codes.round(), atol=1e-3)
+
+
+def test_a_source_is_chosen_for_the_output_that_is_looked_into(sound: Scene) -> None:
+    """A baseline that is better for `head` only is none for `score`."""
+    scene, pipeline, subject = staged(adapter(), "small", flows.load("x86-static"))
+    better = {**sound.outputs, "head": replace(sound.outputs["head"], sqnr_db=level(sound.outputs["head"]) + 3)}
+    against = Against(pipeline, subject, scene, Accepted(sound.quantized.rows, better))
+    assert against.find(None, "head").name == "baseline"
+    assert against.find(None, "score").name == "fitted"

@@ -59,8 +59,18 @@ def test_what_becomes_of_the_range(changes: dict[str, Any], change: str) -> None
     assert line(**changes) == f"conv1:conv2d.input: {change} explains 27.0 of 30.0 dB (clipping)"
 
 
-def test_a_quantizer_without_ranges_is_left_in_float_where_float_is_what_is_right() -> None:
-    assert line(located(against="float"), old=None, new=None).startswith("conv1:conv2d.input: left in float explains")
+def test_a_quantizer_without_ranges_is_put_right() -> None:
+    assert line(old=None, new=None).startswith("conv1:conv2d.input: put right explains")
+
+
+def test_what_gains_more_than_was_lost_explains_all_of_it() -> None:
+    """A layer in float loses its rounding too."""
+    told = line(located(sqnr_db=10.0, other_db=16.4, explained_db=157.4), kind="layer", alone_db=147.4)
+    assert "explains all 6.4 dB, and gains 147.4" in told
+
+
+def test_where_nothing_was_lost_a_gain_is_of_nothing() -> None:
+    assert "gains 0.06 dB" in line(located(sqnr_db=37.0, other_db=36.95, explained_db=37.06), alone_db=0.06)
 
 
 def test_those_that_share_their_qparams_are_named_up_to_three() -> None:
@@ -100,7 +110,7 @@ def test_no_name_makes_a_line_long_or_two_lines() -> None:
         ({}, f"{RIGHTED}, 90.0 % of the difference"),
         ({"culprits": ()}, "10.00 dB as it is; 40.00 dB with +fix"),
         ({"against": "baseline", "culprits": ()}, "10.00 dB as it is; 40.00 dB with the baseline's ranges"),
-        ({"against": "float", "other_db": 160.0, "culprits": ()}, "10.00 dB as it is; exact in float"),
+        ({"against": "+fix", "other_db": 160.0, "culprits": ()}, "10.00 dB as it is; exact with +fix"),
         ({"sqnr_db": None, "other_db": None, "explained_db": None, "explained": None}, "no SQNR as it is"),
         ({"explained": None}, RIGHTED),
     ],
