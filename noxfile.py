@@ -70,7 +70,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(requires=["stack"], venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """Run the test suite, without the benchmarks."""
+    """Run the test suite, without the benchmarks; `-- -m slow` runs what repeats it on more models."""
     _run(session, "pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 

@@ -93,6 +93,7 @@ def _older_torchao(folder: Path) -> str:
     return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
+@pytest.mark.slow
 def test_another_torchao_is_named_and_harmless_where_no_bit_moved(elsewhere, tmp_path):
     done = sqnr(elsewhere, "replay", f"sent/{STEM}", PYTHONPATH=_older_torchao(tmp_path / "path"))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -145,6 +146,7 @@ def test_other_data_and_another_adapter_are_told_before_the_values(elsewhere):
     assert {"adapter", "inputs", "output"} <= {item["kind"] for item in content["differences"]}
 
 
+@pytest.mark.slow
 def test_a_comment_in_the_adapter_is_harmless(elsewhere):
     make_workspace(elsewhere, tiny=TINY + "# a comment\n")
     done = sqnr(elsewhere, "replay", f"sent/{STEM}")

@@ -76,7 +76,7 @@ def test_the_layer_scales_explain_what_convnext_lost() -> None:
     assert found.passes <= 20
 
 
-@pytest.mark.parametrize("model", ["resnet", "bert"])
+@pytest.mark.parametrize("model", ["bert", pytest.param("resnet", marks=pytest.mark.slow)])
 def test_fused_linears_of_vulkan_are_numerics_and_no_quantizers(model: str) -> None:
     """pytorch/executorch: `linear_qcs4w` packs nibbles with 8 added, and never takes it off."""
     found = of_flow(model, "vulkan-4w")
@@ -97,7 +97,7 @@ def test_nothing_is_put_down_to_a_healthy_graph() -> None:
     assert found.explained_db == found.sqnr_db
 
 
-@pytest.mark.parametrize("model", ["resnet", "bert"])
+@pytest.mark.parametrize("model", ["resnet", pytest.param("bert", marks=pytest.mark.slow)])
 class TestAnInjectedDefectRanksFirst:
     """From the damaged graph alone, and from the rows of the sound one."""
 

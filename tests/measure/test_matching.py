@@ -212,8 +212,8 @@ def test_fused_linears_without_any_provenance_are_found_by_what_reads_them() -> 
         ("vit", "arm-static-default", "torchao", Stage.CONVERT),
         ("resnet", "nncf-x86", "nncf", Stage.CONVERT),
         ("resnet", "cadence-hoist", "executorch", Stage.LOWER),
-        ("vit", "cadence-hoist", "executorch", Stage.LOWER),
-        ("vit", "vulkan-8w", "executorch", Stage.LOWER),
+        pytest.param("vit", "cadence-hoist", "executorch", Stage.LOWER, marks=pytest.mark.slow),
+        pytest.param("vit", "vulkan-8w", "executorch", Stage.LOWER, marks=pytest.mark.slow),
     ],
 )
 def test_no_float_layer_is_lost_in_any_flow(model: str, flow: str, package: str, stage: Stage) -> None:
