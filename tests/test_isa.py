@@ -62,6 +62,7 @@ def test_the_process_that_measures_has_it_and_the_run_says_so(tmp_path: Path, is
     assert pins["OMP_NUM_THREADS"] == "1"
 
 
+@pytest.mark.slow
 @X86
 @pytest.mark.parametrize(("isa", "kernel"), each_isa(avx2="jit:avx2,", avx512="jit:avx512_core,", sse4="jit:sse41,"))
 def test_onednn_and_mkl_take_it(isa: str, kernel: str) -> None:

@@ -81,7 +81,7 @@ def test_sensitivity_ranks_every_share_group_and_a_second_call_takes_its_answers
         ((), 2, "locate what?"),
         (("-m", "tony"), 2, "did you mean tiny?"),
         (("-m", "tiny", "--against", "+nothing"), 2, "no source to locate against named '+nothing'"),
-        (("-m", "tiny", "--output", "logit"), 2, "did you mean logits?"),
+        pytest.param(("-m", "tiny", "--output", "logit"), 2, "did you mean logits?", marks=pytest.mark.slow),
         (("-m", "tiny", "--point", "middle"), 2, "--point middle"),
         (("-m", "tiny", "--point", "lowered"), 2, "flow x86-static has no point lowered"),
         (("nowhere",), 2, "no run 'nowhere'"),
@@ -94,6 +94,7 @@ def test_what_cannot_be_looked_into_is_one_line(judged: Path, args: tuple[str, .
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_of_another_model_than_the_present_one_is_told(judged: Path) -> None:
     first = min((judged / "reports").glob("*/run.json")).parent
     done = sqnr(judged, "locate", first.name, "-m", "tiny", "-o", "since")
@@ -108,6 +109,7 @@ def test_a_run_in_which_nothing_fails_says_so(judged: Path) -> None:
     assert done.returncode == 5
 
 
+@pytest.mark.slow
 def test_rows_of_a_run_that_failed_at_a_stage_are_named(tmp_path: Path) -> None:
     folder = make_workspace(tmp_path, tiny=TINY)
     raising = TINY.replace("model = nn.Sequential(", "model = Raises(")
@@ -122,6 +124,7 @@ def test_rows_of_a_run_that_failed_at_a_stage_are_named(tmp_path: Path) -> None:
     assert "tiny/small/seeded x86-static converted: failed:export" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(judged: Path) -> None:
     (judged / "a-file").write_text("")
     done = sqnr(judged, "locate", "-m", "tiny", "-o", "a-file")
@@ -129,6 +132,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(jud
     assert "a-file: cannot be written" in done.stderr
 
 
+@pytest.mark.slow
 def test_one_point_of_a_run_is_looked_into_once(judged: Path) -> None:
     done = sqnr(judged, "locate", latest(judged).name, "--point", "converted", "-o", "once")
     assert done.returncode == 0, done.stderr

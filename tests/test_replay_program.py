@@ -133,6 +133,7 @@ def test_another_torchao_is_named_first_where_values_moved(elsewhere, tmp_path):
     assert any("scale" in line and "upper bound" in line for line in lines[3:])
 
 
+@pytest.mark.slow
 def test_other_data_and_another_adapter_are_told_before_the_values(elsewhere):
     make_workspace(elsewhere, tiny=TINY.replace("return _batches(seed)\n", "return _batches(seed + 7)\n"))
     done = sqnr(elsewhere, "replay", f"sent/{STEM}")
@@ -198,6 +199,7 @@ def test_a_bundle_of_a_later_version_and_no_bundle_are_one_line(elsewhere):
     assert "bundle.json: damaged" in _refused(elsewhere)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_must_be_given_and_nothing_else_may_be(elsewhere):
     assert "from no file" in _refused(elsewhere, "--weights", "models/tiny.py")
     record = {"checkpoint": {"name": "mine.pt", "sha256": "a" * 64}, "row": {"weights": "file:mine.pt"}}
@@ -222,6 +224,7 @@ def test_nothing_in_a_bundle_is_run(elsewhere):
     assert not list(elsewhere.rglob("trapped"))
 
 
+@pytest.mark.slow
 def test_a_minimised_graph_that_is_damaged_or_absent_is_said(elsewhere):
     assert "holds no minimal/" in _refused(elsewhere, "--minimal")
     (elsewhere / "sent" / STEM / "minimal").mkdir()

@@ -83,6 +83,7 @@ def test_gate_takes_no_exclusion(folder):
     assert "No such option" in sqnr(folder, "gate", "--exclude", "2:*").stderr
 
 
+@pytest.mark.slow
 def test_a_name_that_one_model_has_fails_the_other_alone(tmp_path):
     made = make_workspace(tmp_path, tiny=TINY, other=OTHER)
     assert sqnr(made, "run", "--exclude", "3:linear.input").returncode == 0

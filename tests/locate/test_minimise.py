@@ -88,7 +88,10 @@ def test_a_damaged_file_is_named(bundle: Path, tmp_path: Path, name: str, conten
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("model", "flow", "op"), [("convnext", "nncf-mul", "mul"), ("resnet", "vulkan-4w", "linear")])
+@pytest.mark.parametrize(
+    ("model", "flow", "op"),
+    [("convnext", "nncf-mul", "mul"), pytest.param("resnet", "vulkan-4w", "linear", marks=pytest.mark.slow)],
+)
 def test_parameters_and_fused_ops_are_shown_in_the_layer_that_reads_them(
     model: str, flow: str, op: str, tmp_path: Path
 ) -> None:
