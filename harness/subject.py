@@ -168,7 +168,7 @@ class Subject:
                 return rows, arity
             for name, reference, actual in zip(self.outputs, references, outputs, strict=True):
                 stats[name].update(reference=reference, actual=actual)
-                digest.update(_bytes(actual))
+                digest.update(tensor_bytes(actual))
                 if reference.shape != actual.shape or reference.dtype != actual.dtype:
                     errors[name] = (
                         f"{actual.dtype} {tuple(actual.shape)} instead of {reference.dtype} {tuple(reference.shape)}"
@@ -199,7 +199,7 @@ def flatten(outputs: Any) -> list[torch.Tensor]:
 
 def weight_hashes(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     """SHA-256 of each tensor's bytes by name."""
-    return {name: hashlib.sha256(_bytes(tensor)).hexdigest() for name, tensor in tensors}
+    return {name: hashlib.sha256(tensor_bytes(tensor)).hexdigest() for name, tensor in tensors}
 
 
 def batch_digest(batch: Batch) -> str:
@@ -207,11 +207,12 @@ def batch_digest(batch: Batch) -> str:
     digest = hashlib.sha256()
     for value in (*batch.inputs, *(() if batch.labels is None else (batch.labels,))):
         digest.update(f"{value.dtype} {list(value.shape)}".encode())
-        digest.update(_bytes(value))
+        digest.update(tensor_bytes(value))
     return digest.hexdigest()
 
 
-def _bytes(tensor: torch.Tensor) -> memoryview:
+def tensor_bytes(tensor: torch.Tensor) -> memoryview:
+    """A tensor's bytes as they lie when it is contiguous."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 

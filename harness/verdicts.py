@@ -20,6 +20,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+FAILING = (Outcome.REGRESSED, Outcome.CHANGED, Outcome.FAILED)
+"""Outcomes of measured rows that somebody has to look into, unless they are waived."""
 WORST_FIRST = (
     Outcome.REGRESSED,
     Outcome.CHANGED,

@@ -11,16 +11,9 @@ from harness import bundle
 from harness.bundle import Facts, Read
 from harness.records import OutputRow, QuantizerRow
 from harness.replay import Measured
-from tests.rows import output_row, quantizer_row
+from tests.rows import ENVIRONMENT, output_row, quantizer_row
 
 ONE, TWO, THREE, FOUR = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
-ENVIRONMENT = {
-    "platform": "linux-x86_64",
-    "python": "3.11.7",
-    "cpu": "a cpu",
-    "stack": {"torch": "2.14.1", "torchao": "0.18.0"},
-    "pins": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE"},
-}
 FACTS = Facts(
     seed=0,
     environment=ENVIRONMENT,

@@ -23,6 +23,14 @@ SIZES = {
     "vit": {"small": Size(("trained",), ("logits",)), "full": Size(("seeded",), ("logits",))},
 }
 
+ENVIRONMENT = {
+    "platform": "linux-x86_64",
+    "python": "3.11.7",
+    "cpu": "a cpu",
+    "stack": {"torch": "2.14.1", "torchao": "0.18.0"},
+    "pins": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE"},
+}
+
 
 def case(**changes: str) -> Case:
     """The small trained resnet through x86-static, unless told otherwise."""

@@ -11,16 +11,9 @@ from typing import Any
 from harness.history import StoredRun
 from harness.history_sources import collect
 from harness.records import OutputRow
-from tests.rows import output_row, quantizer_row, run_of
+from tests.rows import ENVIRONMENT, output_row, quantizer_row, run_of
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
-ENVIRONMENT = {
-    "platform": "linux-x86_64",
-    "python": "3.11.7",
-    "cpu": "a cpu",
-    "stack": {"torch": "2.14.1", "torchao": "0.18.0"},
-    "pins": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE"},
-}
 
 
 def stored(number: int, *rows: OutputRow, name: str = "", **changes: object) -> StoredRun:

@@ -17,8 +17,8 @@ from harness.errors import TableError, UsageError
 from harness.files import read_inside
 from harness.replay import compare
 from harness.report import bundle_text, replay_text
-from tests.bundles import ENVIRONMENT, FACTS, edit, facts, measured, written
-from tests.rows import output_row, quantizer_row
+from tests.bundles import FACTS, edit, facts, measured, written
+from tests.rows import ENVIRONMENT, output_row, quantizer_row
 
 FILES = "bundle.json", "quantizers.csv"
 

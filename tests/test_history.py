@@ -15,8 +15,8 @@ from harness.environment import ISAS, STACK
 from harness.errors import UsageError
 from harness.history import StoredRun
 from harness.records import OutputRow
-from tests.rows import no_number, output_row, run_of
-from tests.stored_runs import ENVIRONMENT, START, stored
+from tests.rows import ENVIRONMENT, no_number, output_row, run_of
+from tests.stored_runs import START, stored
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch.fx import Node
 
@@ -12,7 +12,7 @@ from harness.errors import UsageError, unknown_name
 from harness.fixes.states import RepairError
 from harness.locate.hybrid import Override
 from harness.locate.qparams import AcceptedSource, FittedSource, Observed, watched
-from harness.locate.scene import Place, Scene, at, level
+from harness.locate.scene import Place, Scene, level
 from harness.locate.sources import FloatSource, Source, VariantSource
 from harness.pipeline import Pipeline
 from harness.records import RELEASED, OutputRow, Point, QuantizerRow
@@ -109,10 +109,9 @@ class Against:
         if name == CONVERTED:
             if place.point != Point.LOWERED:
                 raise UsageError(f"{place.point} is not measured after {CONVERTED}; only lowered graphs are")
-            return self._other(name, at(place, place.case, place.fixes, Point.CONVERTED))
+            return self._other(name, replace(place, point=Point.CONVERTED))
         fixes = fix_table.of_variant(name, fix_table.installed())
-        case = type(place.case)(*(*_subject_of(place), place.flow.name, name))
-        return self._other(name, at(place, case, fixes, place.point))
+        return self._other(name, replace(place, case=replace(place.case, variant=name), fixes=fixes))
 
     def _other(self, name: str, place: Place) -> Aim:
         other = Scene(self._pipeline, self._subject, place)
@@ -131,7 +130,3 @@ class Against:
         seen: dict[Node, Observed] = {}
         self._scene.observe(watched(quantized, floats, seen))
         return Aim(FITTED, FittedSource(quantized, seen))
-
-
-def _subject_of(place: Place) -> tuple[str, str, str]:
-    return place.case.model, place.case.size, place.case.weights

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.locate.hybrid import Overrides
 from harness.locate.scene import Scene
-from harness.locate.sources import Range, Source, noise_of, range_of
+from harness.locate.sources import Range, Source, noise_of, span_of
 from harness.locate.units import Unit
 from harness.measure.layers import Layer
-from harness.records import SQNR_CAP_DB, Cause, QuantizerRow, QuantizerStatus, Status
+from harness.records import SQNR_CAP_DB, Cause, QuantizerStatus, Status
 
 _CLEARLY = 0.01
 """Relative difference of two ranges that tells a wide one from a narrow one."""
@@ -44,7 +43,7 @@ def _of_unit(scene: Scene, source: Source, unit: Unit) -> Candidate | None:
     if found is None:
         return None
     rows = [row for row in map(scene.quantized.rows.get, unit.names) if row is not None]
-    old = _span(rows)
+    old = span_of(rows)
     broken = any(row.status == QuantizerStatus.NONFINITE for row in rows)
     noise = math.inf if broken else max(map(noise_of, rows), default=0.0) - found.noise
     levels = [row.sqnr_db for row in rows if row.sqnr_db is not None]
@@ -73,11 +72,6 @@ def _noise(layer: Layer) -> float:
     if layer.local_status in (Status.NONFINITE_ACTUAL, Status.MISMATCH, Status.ZERO_SIGNAL):
         return math.inf
     return 0.0 if layer.local_db is None or layer.local_db >= SQNR_CAP_DB else float(10 ** (-layer.local_db / 10))
-
-
-def _span(rows: Iterable[QuantizerRow]) -> Range | None:
-    ranges = [found for found in map(range_of, rows) if found is not None]
-    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
 
 def _told(old: Range | None, new: Range | None) -> str:

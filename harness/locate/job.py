@@ -96,7 +96,6 @@ def _find(job: LocateJob, adapter: Adapter, subject: Subject, answer: Answer) ->
     from harness.errors import unknown_name
     from harness.locate.against import Accepted, Against
     from harness.locate.find import Finder
-    from harness.locate.minimal import FOLDER as MINIMAL
     from harness.locate.minimise import minimise
     from harness.locate.scene import Place, Scene
     from harness.pipeline import Pipeline
@@ -129,13 +128,13 @@ def _find(job: LocateJob, adapter: Adapter, subject: Subject, answer: Answer) ->
         if job.sensitivity:
             found = replace(found, sensitivity=_sensitivity(scene, output, job.folder))
         place = job.folder / found.stem
-        for stale in (place / MINIMAL).glob("*"):  # of an earlier call, which may have found another culprit
+        for stale in (place / bundle.MINIMAL).glob("*"):  # of an earlier call, which may have found another culprit
             stale.unlink()
         located.write(job.folder, found)
         bundle.write(place, scene.outputs[output], scene.quantized.rows.values(), facts)
         if job.minimise:
             first = next(iter(finder.members[output]), None)
-            if first is None or minimise(scene, first, place / MINIMAL) is None:
+            if first is None or minimise(scene, first, place / bundle.MINIMAL) is None:
                 answer.notes.append(
                     f"{job.case} {found.point} {output}: no part of the graph shows the damage by itself"
                 )

@@ -18,10 +18,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
+from harness import bundle
 from harness.errors import TableError, in_a_line
 from harness.measure.metrics import sqnr_db
+from harness.subject import tensor_bytes
 
-FOLDER = "minimal"
+FOLDER = bundle.MINIMAL
 BAD, GOOD, INPUTS, RECORD = "bad.pt2", "good.pt2", "inputs.safetensors", "minimal.json"
 REFERENCE = "reference"
 _OPS = (
@@ -49,12 +51,12 @@ class Record(BaseModel):
     good_bits: str
 
 
-def replay(bundle: Path) -> list[str]:
+def replay(place: Path) -> list[str]:
     """Run both programs of a bundle's `minimal/` again; a line for each thing that differs, none if all is the same.
 
     Raises `TableError` naming the file that cannot be read.
     """
-    folder = bundle / FOLDER
+    folder = place / FOLDER
     record = _record(folder / RECORD)
     *inputs, reference = _tensors(folder / INPUTS)
     for module in _OPS:
@@ -72,8 +74,7 @@ def replay(bundle: Path) -> list[str]:
 
 def bits(value: Tensor) -> str:
     """SHA-256 over a tensor's type, shape and bytes."""
-    flat = value.detach().contiguous().reshape(-1).view(torch.uint8)
-    return sha256(f"{value.dtype}{tuple(value.shape)}".encode() + flat.numpy().tobytes()).hexdigest()
+    return sha256(f"{value.dtype}{tuple(value.shape)}".encode() + tensor_bytes(value)).hexdigest()
 
 
 def _level(level: float | None) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from harness.locate.hybrid import Override, Overrides
-from harness.locate.sources import FloatSource, Quantized, Range, Replacement, noise_of, qdq
+from harness.locate.sources import FloatSource, Quantized, Replacement, noise_of, qdq, span_of
 from harness.locate.units import Unit
 from harness.measure.qdq import QParams, bind, read_qparams
 from harness.measure.ranges import output_axis
@@ -49,7 +49,7 @@ class AcceptedSource:
         if overrides is None:
             return None
         old = [row for row in before.values() if row is not None]
-        return Replacement(unit, overrides, _span(old), max(map(noise_of, old)))
+        return Replacement(unit, overrides, span_of(old), max(map(noise_of, old)))
 
     def _with(self, node: Node, old: QuantizerRow | None) -> partial[Tensor] | None:
         """A function that quantizes as an accepted row says; None where the row does not say enough."""
@@ -239,8 +239,3 @@ def qparams_of(quantized: Quantized, node: Node) -> QParams | None:
 
 def _fixed(quantized: Quantized, value: object) -> bool:
     return isinstance(value, Node) and quantized.hybrid.side.is_constant(value)
-
-
-def _span(rows: list[QuantizerRow]) -> Range | None:
-    ranges = [(row.lo, row.hi) for row in rows if row.lo is not None and row.hi is not None]
-    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None

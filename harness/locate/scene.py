@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -75,8 +75,7 @@ class Scene:
 
     def observe(self, overrides: Overrides) -> None:
         """One pass whose outputs nobody wants."""
-        self.what_if(overrides)
-        self.passes -= 1
+        self._run(overrides)
         self.shared_passes += 1
 
     def what_if(self, overrides: Overrides, key: Iterable[object] | None = None) -> Mapping[str, OutputRow]:
@@ -85,13 +84,16 @@ class Scene:
         if known is not None and known in self._asked:
             return self._asked[known]
         self.passes += 1
-        run = self.quantized.hybrid.under(overrides)
-        with torch.no_grad(), repaired(self.graphs.fixes):
-            rows, _ = self.subject.measure(run, self.place.case, self.place.point)
-        found = {row.output: row for row in rows}
+        found = self._run(overrides)
         if known is not None:
             self._asked[known] = found
         return found
+
+    def _run(self, overrides: Overrides) -> dict[str, OutputRow]:
+        run = self.quantized.hybrid.under(overrides)
+        with torch.no_grad(), repaired(self.graphs.fixes):
+            rows, _ = self.subject.measure(run, self.place.case, self.place.point)
+        return {row.output: row for row in rows}
 
     @cached_property
     def layers(self) -> LayerReport:
@@ -120,8 +122,3 @@ class Scene:
 def level(row: OutputRow | None) -> float:
     """SQNR of an output, dB; where it has none, or is not there, the worst there is."""
     return -SQNR_CAP_DB if row is None or row.sqnr_db is None else row.sqnr_db
-
-
-def at(place: Place, case: Case, fixes: tuple[Fix, ...], point: Point) -> Place:
-    """The same flow for another variant or point."""
-    return replace(place, case=case, fixes=fixes, point=point)

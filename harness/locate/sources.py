@@ -7,9 +7,9 @@ that is already as the source has it is none of its business.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -22,6 +22,7 @@ from harness.measure.prepared import PreparedFacts
 from harness.measure.qdq import QParams, bind, is_dequantize, is_qparams, is_quantize
 from harness.measure.side import call
 from harness.records import Cause, Granularity, QuantizerRow
+from harness.subject import tensor_bytes
 
 Range = tuple[float, float]
 
@@ -92,7 +93,9 @@ class Quantized:
                 parameter = self.parameter(node)
                 if parameter is None:
                     return None
-                overrides[node] = Override((), partial(_once, function, parameter, []))
+                overrides[node] = Override(
+                    (), cache(partial(function, parameter))
+                )  # computed for the first batch, and kept
             else:
                 overrides[node] = Override((_input(node),), function)
         return overrides
@@ -141,7 +144,7 @@ class VariantSource:
             else:
                 overrides[node] = Override((_input(node),), partial(_as_other, self._other, twin))
         rows = [self._other.row(twin) for twin in found]
-        return Replacement(unit, overrides, _widest(rows), max(map(noise_of, rows)))
+        return Replacement(unit, overrides, span_of(rows), max(map(noise_of, rows)))
 
     def _constants(self, unit: Unit, twins: Mapping[Node, Node | None]) -> Replacement | None:
         """A unit of folded parameters whose float values are not known can still take the other graph's."""
@@ -151,7 +154,7 @@ class VariantSource:
                 return None
             overrides[node] = Override((), partial(self._other.hybrid.side.constant, twin))
         rows = [self._other.row(twin) for twin in twins.values() if twin is not None]
-        return Replacement(unit, overrides, _widest(rows), max(map(noise_of, rows)))
+        return Replacement(unit, overrides, span_of(rows), max(map(noise_of, rows)))
 
 
 def qdq(qparams: QParams, x: Tensor) -> Tensor:
@@ -189,7 +192,8 @@ def range_of(row: QuantizerRow | None) -> Range | None:
     return None if row is None or row.lo is None or row.hi is None else (row.lo, row.hi)
 
 
-def _widest(rows: list[QuantizerRow | None]) -> Range | None:
+def span_of(rows: Iterable[QuantizerRow | None]) -> Range | None:
+    """The range that holds all of theirs; None if none has one."""
     ranges = [found for found in map(range_of, rows) if found is not None]
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
@@ -200,13 +204,6 @@ def _input(node: Node) -> Node:
 
 def _passed(x: Any) -> Any:
     return x
-
-
-def _once(function: Callable[[Tensor], Tensor], parameter: Tensor, kept: list[Tensor]) -> Tensor:
-    """`function(parameter)`, computed for the first batch and kept."""
-    if not kept:
-        kept.append(function(parameter))
-    return kept[0]
 
 
 def _as_other(other: Quantized, twin: Node, x: Tensor) -> Tensor:
@@ -253,5 +250,4 @@ def _described(quantized: Quantized, node: Node) -> list[object]:
 
 
 def _digest(value: Tensor) -> str:
-    flat = value.detach().contiguous().reshape(-1).view(torch.uint8)
-    return hashlib.sha256(flat.numpy().data).hexdigest()
+    return hashlib.sha256(tensor_bytes(value)).hexdigest()

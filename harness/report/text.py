@@ -22,6 +22,11 @@ def spoken(text: object) -> str:
     return visible(text).replace("##[", "## [")
 
 
+def for_programs(text: str) -> str:
+    """JSON text for standard output. GitHub looks for `##[` in every line; JSON has another spelling for it."""
+    return text.replace("##[", "##\\u005b")
+
+
 def revealed(line: str) -> str:
     """A line as it is, but for characters that are not seen."""
     if line.isascii() and line.isprintable():

@@ -15,9 +15,7 @@ from harness.report import phrases
 from harness.report.terminal import console, print_line
 from harness.report.text import spoken
 from harness.store import Run
-from harness.verdicts import Outcome
-
-_FAILING = (Outcome.REGRESSED, Outcome.CHANGED, Outcome.FAILED)
+from harness.verdicts import FAILING
 
 
 def write_bundles(run: Run, judgement: Judgement, *, as_json: bool) -> None:
@@ -47,7 +45,7 @@ def failing(run: Run, judgement: Judgement) -> list[tuple[Path, OutputRow, list[
     first: dict[tuple[Case, str], OutputRow] = {}
     for row in sorted(run.outputs, key=lambda row: row.key):
         first.setdefault((row.case, row.point), row)
-    bad = [verdict for verdict in judgement.verdicts if verdict.outcome in _FAILING and not verdict.waived]
+    bad = [verdict for verdict in judgement.verdicts if verdict.outcome in FAILING and not verdict.waived]
     wrong: dict[tuple[str, ...], list[str]] = {}
     graphs = set()
     for verdict in bad:

@@ -12,6 +12,7 @@ from harness.files import write_atomically
 from harness.judge import Judgement, judge_or_none
 from harness.report import verdict_json
 from harness.report.terminal import console, print_judgement, print_line
+from harness.report.text import for_programs
 from harness.store import Run
 from harness.verbs.reporting import known_history, write_error, write_verdict
 from harness.workspace import Workspace
@@ -47,8 +48,7 @@ def judge_and_report(
 def say(run: Run, judgement: Judgement, *, as_json: bool, named: bool) -> None:
     """Print a judgement for people, or verdict.json for programs: before anything is written, it cannot be lost."""
     if as_json:
-        # GitHub looks for `##[` in every line; JSON has another spelling for it.
-        print(verdict_json.render(run, judgement).replace("##[", "##\\u005b"), end="")
+        print(for_programs(verdict_json.render(run, judgement)), end="")
     else:
         print_judgement(console(), run, judgement, named=named)
 

@@ -14,20 +14,19 @@ from harness import baseline, located
 from harness.errors import ExitCode, NoBaselineError, NothingMeasuredError, UsageError
 from harness.execute import Options, measuring_processes
 from harness.files import write_atomically
-from harness.judge import judge_or_none
+from harness.judge import Judgement, judge_or_none
 from harness.locate.job import Answer, LocateJob, locate
 from harness.located import Located
 from harness.records import FAILED, RELEASED, Case, Point
 from harness.report import phrases
 from harness.report.located_terminal import print_located
 from harness.report.terminal import console
-from harness.report.text import spoken
+from harness.report.text import for_programs, spoken
 from harness.store import Run, find_run
 from harness.suite import Selection, make_plan, resolve_weights
-from harness.verdicts import Outcome
+from harness.verdicts import FAILING
 from harness.workspace import Workspace
 
-_FAILING = (Outcome.REGRESSED, Outcome.CHANGED, Outcome.FAILED)
 _QUANTIZED = (Point.CONVERTED, Point.LOWERED)
 PAGE = "located.html"
 Rows = dict[tuple[Case, str], tuple[str, ...]]
@@ -68,12 +67,13 @@ class Outcomes:
 def look(
     workspace: Workspace,
     run: Run | None,
+    judgement: Judgement | None,
     selection: Selection,
     asked: Asked,
     options: Options,
     on_record: Callable[[Located], None],
 ) -> Outcomes:
-    """Look into the failing rows of a stored run, or of the cases of one, or into a selection without a run.
+    """Look into the failing rows of a judged run, or of the cases of one, or into a selection without a run.
 
     Raises `UsageError` for a selection that names nothing, `NothingMeasuredError` if nothing is left to look into.
     """
@@ -85,13 +85,13 @@ def look(
     ):
         sizes = workers.sizes(workspace)
         chosen, source = resolve_weights(selection, sizes)
-        if run is None:
+        if run is None or judgement is None:
             plan = make_plan(chosen, workspace.settings, sizes)
             variants = selection.variants or (RELEASED,)
             rows: Rows = {(case, ""): () for case in plan.cases if case.variant in variants}
             failed: list[str] = []
         else:
-            (rows, failed), source = _rows_of(workspace, run, selection, asked.point or ""), run.weights_source
+            (rows, failed), source = _rows_of(run, judgement, selection, asked.point or ""), run.weights_source
         accepted = _accepted(workspace)
         jobs = [
             _with_baseline(
@@ -166,7 +166,7 @@ def _take(job: LocateJob, answer: Answer | str, found: Outcomes, on_record: Call
         found.errors.append(f"{job.case}: {answer.error}{where}")
 
 
-def _rows_of(workspace: Workspace, run: Run, selection: Selection, point: str) -> tuple[Rows, list[str]]:
+def _rows_of(run: Run, judgement: Judgement, selection: Selection, point: str) -> tuple[Rows, list[str]]:
     """The failing outputs of a run, those of a selection and a point, and a line for each graph that was not measured.
 
     Where a selection names cases and none of theirs fails, its cases.
@@ -175,8 +175,8 @@ def _rows_of(workspace: Workspace, run: Run, selection: Selection, point: str) -
     if not cases:
         raise NothingMeasuredError(f"run {run.name} has no case that fits -m, -f, --variant, --size and --weights")
     failing: dict[tuple[Case, str], set[str]] = defaultdict(set)
-    for verdict in judge_or_none(workspace, run).verdicts:
-        bad = verdict.outcome in _FAILING and not verdict.waived
+    for verdict in judgement.verdicts:
+        bad = verdict.outcome in FAILING and not verdict.waived
         if bad and verdict.case in cases and verdict.point in ((point,) if point else _QUANTIZED):
             failing[verdict.case, verdict.point] |= {verdict.name} if verdict.kind == "output" else set()
     if not failing and not (selection.models or selection.flows or selection.variants):
@@ -227,23 +227,29 @@ def locate_and_report(
 ) -> ExitCode:
     """Look, print each record as it comes, and write the page; returns the exit code."""
     stored = find_run(workspace.reports, run) if run is not None else None
+    judgement = judge_or_none(workspace, stored) if stored is not None else None
     out = console()
-    found = look(workspace, stored, selection, asked, options, lambda one: None if as_json else print_located(out, one))
+
+    def show(record: Located) -> None:
+        if not as_json:
+            print_located(out, record)
+
+    found = look(workspace, stored, judgement, selection, asked, options, show)
     if as_json:
-        print(located.as_json(found.records))
-    for line in (*found.notes, *found.errors, *_pages(workspace, stored, found)):
+        print(for_programs(located.as_json(found.records)))
+    for line in (*found.notes, *found.errors, *_pages(workspace, stored, judgement, found)):
         print(spoken(line), file=sys.stderr if as_json else sys.stdout)
     return found.exit_code
 
 
-def _pages(workspace: Workspace, run: Run | None, found: Outcomes) -> Iterable[str]:
+def _pages(workspace: Workspace, run: Run | None, judgement: Judgement | None, found: Outcomes) -> Iterable[str]:
     from harness.report.html import page
     from harness.verbs.reporting import known_history, write_reports
 
     if not found.records:
         return []
-    if run is not None and found.folder == run.folder / located.FOLDER:
-        write_reports(run, judge_or_none(workspace, run), run.folder, known_history(workspace))
+    if run is not None and judgement is not None and found.folder == run.folder / located.FOLDER:
+        write_reports(run, judgement, run.folder, known_history(workspace))
         return [f"report: {run.folder / 'report.html'}"]
     write_atomically(found.folder / PAGE, page.render_located(found.records))
     return [f"report: {found.folder / PAGE}"]

@@ -12,7 +12,7 @@ from harness.judge import rows_of
 from harness.noise import Moves, moves
 from harness.report.noise_text import as_json, print_noise
 from harness.report.terminal import console
-from harness.report.text import spoken
+from harness.report.text import for_programs, spoken
 from harness.store import Run, find_run
 from harness.workspace import Workspace
 
@@ -31,7 +31,7 @@ def show_noise(workspace: Workspace, base: str, heads: tuple[str, ...], *, machi
     found = {run.name: _moves(workspace, old, run, floors) for run in runs}
     if machine:
         content = {"base": old.name, "heads": {name: as_json(one) for name, one in found.items()}}
-        print(json.dumps(content, indent=1, allow_nan=False).replace("##[", "##\\u005b"))
+        print(for_programs(json.dumps(content, indent=1, allow_nan=False)))
         return
     out = console()
     for name, one in found.items():

@@ -10,6 +10,7 @@ from harness.report import replay_text
 from harness.report.deltas import shortened
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_line
+from harness.report.text import for_programs
 from harness.runner import Workers
 from harness.workspace import Workspace
 
@@ -35,8 +36,7 @@ def replay_bundle(
         now = replay.measure(workspace, found.record, checkpoint, timeout, shown.update)
     replayed = replay.compare(found, now, _minimal(folder, timeout) if minimal else ())
     if as_json:
-        # GitHub looks for `##[` in every line; JSON has another spelling for it.
-        print(replay_text.as_json(replayed).replace("##[", "##\\u005b"), end="")
+        print(for_programs(replay_text.as_json(replayed)), end="")
     else:
         for line in replay_text.lines(replayed):
             print_line(console(), line)

@@ -11,6 +11,7 @@ import torch
 from torch.fx import Node
 
 from harness import fixes, flows
+from harness.adapter import Batch
 from harness.fixes import Fix
 from harness.flows import Flow
 from harness.measure.qdq import is_dequantize
@@ -23,6 +24,11 @@ from tests.lab import adapter, lab_case
 
 MODELS = Path(__file__).parents[2] / "models"
 QPARAMS = ("role", "mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "scale", "zero_point", "lo", "hi")
+
+
+def fours(seed: int) -> list[Batch]:
+    """One batch of (16, 4)."""
+    return [Batch((torch.randn(16, 4, generator=torch.Generator().manual_seed(seed)),))]
 
 
 def subject_of(module: Any) -> Subject:

@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from harness.adapter import Batch
 from harness.flows.exclude import fits
 from harness.records import Cause, Point, QuantizerStatus
-from tests.flows.excluding import measured, quantized
+from tests.flows.excluding import fours, measured, quantized
 from tests.lab import adapter
 from tests.program import TINY, make_workspace, sqnr
 from tests.upstream import needs
@@ -39,11 +38,7 @@ class Tied(nn.Module):
         return torch.cat([x, x], -1), self.last(x + x)
 
 
-def batches(seed: int) -> list[Batch]:
-    return [Batch((torch.randn(16, 4, generator=torch.Generator().manual_seed(seed)),))]
-
-
-MODULE = adapter(lambda: Tied().eval().requires_grad_(False), ("doubled", "last"), batches)
+MODULE = adapter(lambda: Tied().eval().requires_grad_(False), ("doubled", "last"), fours)
 
 
 @cache

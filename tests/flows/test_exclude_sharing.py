@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from harness.adapter import Batch
 from harness.flows import pt2e
 from harness.flows.exclude import UnknownQuantizerError, leave_in_float
 from harness.flows.specs import excluding, quantizers, take_off
@@ -16,7 +15,7 @@ from harness.graphs import ANNOTATION, copy_graph
 from harness.measure.qdq import op_name
 from harness.measure.sites import Sites, is_observer
 from harness.records import Cause
-from tests.flows.excluding import measured, qparams, quantized
+from tests.flows.excluding import fours, measured, qparams, quantized
 from tests.lab import adapter, changed
 
 ao = pytest.importorskip("torchao.quantization.pt2e.quantizer")
@@ -42,11 +41,7 @@ class Forks(nn.Module):
         return self.left(x) + self.right(x)
 
 
-def batches(seed: int) -> list[Batch]:
-    return [Batch((torch.randn(16, 4, generator=torch.Generator().manual_seed(seed)),))]
-
-
-MODULE = adapter(lambda: Forks().eval().requires_grad_(False), ("sum",), batches)
+MODULE = adapter(lambda: Forks().eval().requires_grad_(False), ("sum",), fours)
 
 
 class Annotates(ao.Quantizer):
@@ -146,7 +141,7 @@ def test_what_shared_with_an_excluded_quantizer_goes_on_sharing_with_the_rest(go
 
 def test_the_range_that_is_left_is_that_of_the_values_that_are_left():
     """MinMax: without the operand of weights ten times as large, scale x 255 is the range of the other, with zero."""
-    model, [batch] = Forks().eval(), batches(100)
+    model, [batch] = Forks().eval(), fours(100)
     with torch.no_grad():
         small = model.left(torch.relu(batch.inputs[0]))
     without = quantized(measured(flow(shared), "add.other", "add.output", module=MODULE))
@@ -159,13 +154,13 @@ def test_the_range_that_is_left_is_that_of_the_values_that_are_left():
 
 
 def annotated(how) -> torch.fx.GraphModule:
-    graph = pt2e.export_strict(Forks().eval(), batches(0)[0].inputs)
+    graph = pt2e.export_strict(Forks().eval(), fours(0)[0].inputs)
     return Annotates(how).annotate(graph)
 
 
 @pytest.mark.parametrize("how", [one_each, one_for_both, shared])
 def test_annotations_name_the_same_quantizers_as_observers_do(how):
-    observed = pt2e.prepare(lambda: Annotates(how), pt2e.export_strict(Forks().eval(), batches(0)[0].inputs))
+    observed = pt2e.prepare(lambda: Annotates(how), pt2e.export_strict(Forks().eval(), fours(0)[0].inputs))
     sites = Sites(observed)
     assert set(quantizers(annotated(how))) == {
         sites.quantizer(node)[0] for node in observed.graph.nodes if is_observer(node)
@@ -186,7 +181,7 @@ def test_the_first_that_is_left_of_a_group_takes_over_its_spec():
 def test_an_upstream_that_annotates_again_leaves_the_same_in_float_also_from_a_copy():
     graph = annotated(shared)
     leave_in_float(graph, ["add.self"])
-    again = pt2e.export_strict(Forks().eval(), batches(0)[0].inputs)
+    again = pt2e.export_strict(Forks().eval(), fours(0)[0].inputs)
     made = excluding(Annotates(shared), copy_graph(graph)).annotate(again)
     assert set(quantizers(made)) == {"add.other", "add.output"}
 
