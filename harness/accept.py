@@ -13,8 +13,9 @@ from harness.baseline import Baseline
 from harness.environment import PINS, platform_name
 from harness.errors import AcceptRefusedError, unknown_name
 from harness.execute import NoiseFloor
-from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row, always_fails, is_known_failure
+from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row
 from harness.store import COMPLETE, Run
+from harness.verdicts import always_fails, is_known_failure
 from harness.workspace import Workspace
 
 R = TypeVar("R", OutputRow, QuantizerRow)
@@ -152,12 +153,12 @@ def propose(run: Run, request: Request, present: Baseline, noise: NoiseFloor | N
     outputs = _merge(present.outputs, run.outputs, request, scope)
     quantizers = _merge(present.quantizers, run.quantizers, request, scope)
     for row in outputs.values():
-        if request.wants(row) and scope(row.case):
+        if request.wants(row) and scope(row):
             old = present.outputs.get(row.key)
             kept = old.noise_db if old else None
             outputs[row.key] = replace(row, noise_db=noise.outputs.get(row.key) if noise else kept)
     for quantizer in quantizers.values():
-        if request.wants(quantizer) and scope(quantizer.case):
+        if request.wants(quantizer) and scope(quantizer):
             before = present.quantizers.get(quantizer.key)
             kept = before.noise_rel if before else None
             quantizers[quantizer.key] = replace(
@@ -170,17 +171,17 @@ def propose(run: Run, request: Request, present: Baseline, noise: NoiseFloor | N
     return Proposal(Baseline(outputs, quantizers, list(present.accepted)), tuple(changes), cases)
 
 
-def _replaceable(run: Run) -> Callable[[Case], bool]:
+def _replaceable(run: Run) -> Callable[[Row], bool]:
     """Whose baseline rows a run may replace or remove: a complete run's whole scope, else only measured cases."""
     answered = frozenset(row.case for row in run.outputs)
     in_scope = run.plan.scope()
-    return lambda case: in_scope(case) and (run.status == COMPLETE or case in answered)
+    return lambda row: in_scope(row) and (run.status == COMPLETE or row.case in answered)
 
 
 def _merge(
-    present: dict[tuple[str, ...], R], measured: list[R], request: Request, scope: Callable[[Case], bool]
+    present: dict[tuple[str, ...], R], measured: list[R], request: Request, scope: Callable[[Row], bool]
 ) -> dict[tuple[str, ...], R]:
-    kept = {key: row for key, row in present.items() if not (scope(row.case) and request.wants(row))}
+    kept = {key: row for key, row in present.items() if not (scope(row) and request.wants(row))}
     return kept | {row.key: row for row in measured if request.wants(row)}
 
 

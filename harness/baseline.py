@@ -20,7 +20,7 @@ from harness.errors import NoBaselineError, TableError, UsageError
 from harness.files import replace_all
 from harness.records import Case, OutputRow, QuantizerRow
 
-SCHEMA = 3
+SCHEMA = 4
 SIDECAR = "environment.json"
 T = TypeVar("T", OutputRow, QuantizerRow)
 _LOCK_SECONDS = 30

@@ -23,14 +23,16 @@ from harness.records import (
     Role,
     Row,
     Status,
-    always_fails,
-    is_known_failure,
     released_of,
 )
 from harness.settings import Settings, Tolerance
-from harness.verdicts import WORST_FIRST, Finding, Outcome, Verdict
+from harness.verdicts import WORST_FIRST, Finding, Outcome, Verdict, always_fails, is_known_failure
 
 _STRUCTURE = ("status", "role", "mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "share_group")
+_EXACT = (
+    *("numel", "quantize_nodes", "dequantize_nodes", "fix_state"),
+    *("int8_convs", "int8_linears", "float_convs", "float_linears", "delegated_nodes", "undelegated_nodes"),
+)
 _LOST = "the flow asks for a quantizer here, and the repaired graph has none"
 _QUANTIZED_POINTS = (Point.CONVERTED, Point.LOWERED)
 
@@ -47,7 +49,7 @@ def compare(
     *,
     baseline: Rows,
     measured: Rows,
-    in_scope: Callable[[Case], bool],
+    in_scope: Callable[[Row], bool],
     settings: Settings,
     suite: str,
     today: datetime.date,
@@ -61,19 +63,19 @@ def compare(
 
 
 def _join(
-    baseline: Rows, measured: Rows, in_scope: Callable[[Case], bool], tolerance_for: Callable[[Row], Tolerance]
+    baseline: Rows, measured: Rows, in_scope: Callable[[Row], bool], tolerance_for: Callable[[Row], Tolerance]
 ) -> Iterator[tuple[Verdict, Row]]:
     repaired = _fully_repaired(baseline, measured)
     for key in sorted(baseline.outputs.keys() | measured.outputs.keys()):
         old, new = baseline.outputs.get(key), measured.outputs.get(key)
         row = new or old
-        if row is not None and (new is not None or in_scope(row.case)):
+        if row is not None and (new is not None or in_scope(row)):
             yield _judge_output(old, new, tolerance_for(row), row.case in repaired), row
     known_graphs = _known_graphs(measured) & _known_graphs(baseline)
     for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
         before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
         quantizer = after or before
-        if quantizer is not None and (after is not None or in_scope(quantizer.case)):
+        if quantizer is not None and (after is not None or in_scope(quantizer)):
             both_known = (quantizer.case, quantizer.point) in known_graphs
             yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
 
@@ -167,7 +169,7 @@ def _changed_control(old: OutputRow, new: OutputRow, tolerance: Tolerance) -> It
     """What must stay as it is for two SQNRs to speak of the same thing."""
     if old.status != new.status and (old.sqnr_db is None) != (new.sqnr_db is None):
         yield Finding("status", old.status, new.status)
-    for name in ("numel", "quantize_nodes", "dequantize_nodes", "fix_state"):
+    for name in _EXACT:
         if getattr(old, name) != getattr(new, name):
             yield Finding(name, getattr(old, name), getattr(new, name))
     if new.point == Point.FLOAT and old.ref_rms is not None:

@@ -80,7 +80,11 @@ def _measure(
     if shuffle is not None:
         random.Random(shuffle).shuffle(cases)
     groups = sorted(group_cases(cases), key=lambda group: -_cost(group[0], sizes))
-    jobs = jobs_for(workspace.start, groups, source, seed, run.parts, run.logs, excluded=selection.excluded)
+    jobs = jobs_for(
+        *(workspace.start, groups, source, seed, run.parts, run.logs),
+        excluded=selection.excluded,
+        unlowered=plan.unlowered,
+    )
     results, interrupted = workers.run(jobs, on_progress)
     run.status = INTERRUPTED if interrupted else COMPLETE
     run.seconds = time.monotonic() - start
@@ -131,7 +135,8 @@ def gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:
                 continue
             known = sizes.get(case.model)
             outputs = known[case.size].outputs if known is not None else (ANY_OUTPUT,)
-            planned = failed_rows(case, _points(case.flow), outputs, *_reason(result, case))
+            points = _points(case.flow, lowered=case not in run.plan.unlowered)
+            planned = failed_rows(case, points, outputs, *_reason(result, case))
             run.outputs += [row for row in planned if row.key not in measured]
 
 
@@ -144,9 +149,10 @@ def _reason(result: GroupResult, case: Case) -> tuple[Stage, str]:
     return stage, result.broken or "the measuring process left no row"
 
 
-def _points(flow: str) -> Iterable[Point]:
+def _points(name: str, *, lowered: bool) -> Iterable[Point]:
     try:
-        return flows.load(flow).points
+        flow = flows.load(name)
+        return (flow if lowered else flow.unlowered()).points
     except Exception:
         # A flow that cannot be imported still owes a row at each point a flow usually has.
         return (Point.FLOAT, Point.PREPARED, Point.CONVERTED)
@@ -186,6 +192,7 @@ def noise_floor(
                 *(Path(folder), Path(folder)),
                 jitter=jitter,
                 excluded=run.excluded,
+                unlowered=run.plan.unlowered,
             )
         ]
         results, interrupted = workers.run(jobs, on_progress)

@@ -157,7 +157,7 @@ def _verdicts(
     verdicts = compare(
         baseline=accepted,
         measured=measured,
-        in_scope=(lambda _case: True) if whole else run.plan.scope(),
+        in_scope=(lambda _row: True) if whole else run.plan.scope(),
         settings=workspace.settings,
         suite=run.plan.suite,
         today=today,

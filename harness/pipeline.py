@@ -126,8 +126,9 @@ class Pipeline:
                     case, (point,), self._subject.outputs, error.stage, str(error), error.cause
                 )
         if fixes and only is None:
-            state, last = self._state(case, flow, applied, errors), flow.points[-1]
-            result.outputs = [replace(row, fix_state=state) if row.point == last else row for row in result.outputs]
+            shown = _shown_at(flow, applied or fixes)
+            state = self._state(case, flow, applied, errors, shown)
+            result.outputs = [replace(row, fix_state=state) if row.point == shown else row for row in result.outputs]
         self._spoiled = next((str(error) for error in errors if error.comes_from(RepairLeftError)), "")
         return result
 
@@ -149,7 +150,7 @@ class Pipeline:
             self._stages.on_stage(case, fix.stage)  # a probe that takes the process with it is then put down to it
         return tuple(fix for fix in fixes if state_of(fix).state is not FixState.UPSTREAMED)
 
-    def _state(self, case: Case, flow: Flow, applied: tuple[Fix, ...], errors: list[StageError]) -> str:
+    def _state(self, case: Case, flow: Flow, applied: tuple[Fix, ...], errors: list[StageError], shown: Point) -> str:
         """What the fixes of a variant did to this case, all together; nothing where it did not get as far as them."""
         if not applied:
             return FixState.UPSTREAMED
@@ -161,7 +162,8 @@ class Pipeline:
         first = min(ORDER.index(fix.stage) for fix in applied)
         if any(ORDER.index(error.stage) < first for error in errors):
             return ""
-        same = all(self._evidence(p, case, flow, applied) == self._evidence(p, case, flow, ()) for p in flow.points)
+        points = flow.points[: flow.points.index(shown) + 1]
+        same = all(self._evidence(p, case, flow, applied) == self._evidence(p, case, flow, ()) for p in points)
         return FixState.INERT if same else FixState.NEEDED
 
     def _evidence(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> object:
@@ -177,6 +179,8 @@ class Pipeline:
         if point is Point.FLOAT:  # no repair touches the exported graph
             return once(self._float, flow.export, lambda: self._measure_float(case, flow))
         measure = self._measure_prepared if point is Point.PREPARED else partial(self._measure_quantized, point)
+        if point is Point.LOWERED and flow.programs:
+            measure = self._measure_program
         key = point, tuple(fix.name for fix in active_at(_MADE_BY[point], fixes))
         with torch.no_grad():
             return once(self._points, key, lambda: measure(case, flow, fixes))
@@ -199,14 +203,13 @@ class Pipeline:
 
     def _measure_quantized(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
         stage = _MADE_BY[point]
+        before = self._at(Point.CONVERTED, case, flow, fixes) if point is Point.LOWERED else _Measured([])
         made = self._stages.at(stage, case, flow, fixes)
         # A repair of a kernel is at work when the graph runs, not only when it is made.
         with self._stages.during(case, Stage.MEASURE), repaired(active_at(stage, fixes)):
             reader = RangeReader(made.graph, made.facts)
-            rows, digest = self._subject.measure(reader.run, case, point)
+            rows, digest = self._subject.measure(reader.run, case, point, **_spilled(point, fixes))
             samples, quantizers = self._subject.samples, reader.rows(case, point)
-        lowered = point is Point.LOWERED
-        before = self._at(Point.CONVERTED, case, flow, fixes) if lowered else _Measured([])
         converted = {row.output: row for row in before.outputs}
         counts = asdict(count_nodes(made.graph))
         behind = dict(zip(self._subject.outputs, reader.behind_outputs(), strict=False))
@@ -220,6 +223,29 @@ class Pipeline:
             cause = lowered_cause(row, own, converted.get(row.output), before.quantizers)
             explained.append(replace(row, **counts, cause=cause))
         return _Measured(explained, quantizers, (graph_digest(made.graph), digest), samples)
+
+    def _measure_program(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
+        before = self._at(Point.CONVERTED, case, flow, fixes)
+        program = self._stages.at(Stage.LOWER, case, flow, fixes).graph
+        with self._stages.during(case, Stage.MEASURE), repaired(active_at(Stage.LOWER, fixes)):
+            rows, digest = self._subject.measure(program.run, case, Point.LOWERED, **_spilled(Point.LOWERED, fixes))
+        converted = {row.output: row for row in before.outputs}
+        explained = [
+            replace(row, **program.counts, cause=lowered_cause(row, (), converted.get(row.output), ())) for row in rows
+        ]
+        return _Measured(explained, digests=(program.digest, digest), samples=self._subject.samples)
+
+
+def _spilled(point: Point, fixes: tuple[Fix, ...]) -> dict[str, object]:
+    """For `Subject.measure`: a converted graph's outputs are kept, and a lowered one's held against them."""
+    key = tuple(fix.name for fix in active_at(Stage.CONVERT, fixes))
+    return {"against": key} if point is Point.LOWERED else {"keep": key}
+
+
+def _shown_at(flow: Flow, fixes: tuple[Fix, ...]) -> Point:
+    """Where rows say what fixes did: at the first of `converted` and `lowered` at which all are at work."""
+    early = len(active_at(Stage.CONVERT, fixes)) == len(fixes)
+    return Point.CONVERTED if early else flow.points[-1]
 
 
 def _of(row: T, case: Case) -> T:

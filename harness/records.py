@@ -55,8 +55,6 @@ class Status(StrEnum):
 
 FAILED = "failed:"
 STATUSES = frozenset({*Status, *(FAILED + stage for stage in Stage)})
-NEVER_GOOD = frozenset({Status.NONFINITE_ACTUAL, Status.NONFINITE_REFERENCE, Status.MISMATCH})
-"""Statuses of outputs that fail even when the baseline says the same."""
 
 
 def failed(stage: Stage) -> str:
@@ -106,6 +104,7 @@ class Cause(StrEnum):
     UNQUANTIZED = "unquantized"
     FOLDING = "folding"
     MUTATED_WEIGHTS = "mutated_weights"
+    SATURATION = "saturation"
     NONFINITE = "nonfinite"
     NUMERICS = "numerics"
 
@@ -182,8 +181,12 @@ class OutputRow(_Row):
     `noise_db` is filled in baselines only: the standard deviation of `sqnr_db` under inputs jittered by 1e-6.
     `sqnr_lo_db` and `sqnr_hi_db` bound the 95 % bootstrap interval of `sqnr_db` over the evaluation samples, dB.
     `task_metric` is top-1 accuracy in [0, 1] where the adapter has labels for this output. The four counts are of the
-    graph that was run, from `converted` on. `fix_state` says, at the flow's last point, what the variant's fixes did to
-    the case; `cause` which measure shows damage. Both are empty where there is nothing to say.
+    graph that was run, from `converted` on. `kernel_db` is the SQNR of a lowered output with the converted graph's as
+    the reference, dB. The counts after it are of what a compiler or runtime made (`harness.flows.Program`):
+    convolutions and matrix products on int8 kernels and those left in float, nodes given to a delegate and those that
+    were not, and the program's size. `fix_state` says what the variant's fixes did to the case, at the first of the
+    points `converted` and `lowered` at which all of them are at work; `cause` which measure shows damage. Both are
+    empty where there is nothing to say.
     """
 
     point: str
@@ -203,6 +206,14 @@ class OutputRow(_Row):
     dequantize_nodes: int | None = None
     slice_nodes: int | None = None
     nodes: int | None = None
+    kernel_db: float | None = None
+    int8_convs: int | None = None
+    int8_linears: int | None = None
+    float_convs: int | None = None
+    float_linears: int | None = None
+    delegated_nodes: int | None = None
+    undelegated_nodes: int | None = None
+    program_bytes: int | None = None
     fix_state: str = ""
     cause: str = ""
     error: str = ""
@@ -269,24 +280,3 @@ def failed_rows(
 
 
 Row = OutputRow | QuantizerRow
-
-
-def is_known_failure(old: OutputRow | None, new: OutputRow) -> bool:
-    """Whether a failed row fails as its accepted row does: in the same stage, and with its fixes in the same state.
-
-    A fix of unknown state, or whose package is missing, is no known failure whatever was accepted.
-    """
-    untold = new.fix_state in (FixState.UNKNOWN, FixState.NOT_INSTALLED)
-    return old is not None and (old.status, old.fix_state) == (new.status, new.fix_state) and not untold
-
-
-def always_fails(row: Row) -> bool:
-    """Whether a row fails whatever the baseline says.
-
-    Outputs that are not finite or of another shape do, quantizers whose scale is not finite, and an annotated edge
-    that a variant leaves without a quantizer: a repair may not trade a wrong quantizer for none.
-    """
-    if isinstance(row, OutputRow):
-        return row.status in NEVER_GOOD
-    lost = row.variant != RELEASED and row.cause == Cause.UNQUANTIZED
-    return row.status == QuantizerStatus.NONFINITE or lost

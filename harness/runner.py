@@ -240,6 +240,7 @@ def jobs_for(
     logs: Path,
     jitter: int | None = None,
     excluded: tuple[str, ...] = (),
+    unlowered: frozenset[Case] = frozenset(),
 ) -> list[GroupJob]:
     """One job a group; `source` stands in for the weights kind in the case where a path was given."""
     tag = "" if jitter is None else f"-jitter{jitter}"
@@ -253,6 +254,7 @@ def jobs_for(
             log=logs / f"{index:03d}-{cases[0].model}-{cases[0].size}{tag}.log",
             jitter=jitter,
             excluded=excluded,
+            unlowered=unlowered.intersection(cases),
         )
         for index, cases in enumerate(groups)
     ]

@@ -58,6 +58,10 @@ class Suite(_Settings):
     """None: each adapter's default for the size."""
     models: tuple[str, ...] = ("*",)
     flows: tuple[str, ...] = ("*",)
+    lowered: tuple[str, ...] = ("*",)
+    """Of these flows, those that are measured `lowered` too; a fix of the lowering is a variant of no others."""
+    includes: tuple[str, ...] = ()
+    """Names of suites whose cases belong to this one as well, each as that suite plans it."""
     tolerance: Mapping[str, Amount] = {}
 
 
@@ -163,14 +167,19 @@ class Settings(_Settings):
         ]
 
 
+PASSES = ("cadence-*", "vulkan-*", "xnnpack")
+"""Flows whose lowering takes seconds: no compiler is called."""
 BUILTIN_SUITES = {
-    "gate": Suite(size="small"),
+    "gate": Suite(size="small", lowered=PASSES),
+    "kernels": Suite(size="small", flows=("x86-*", "arm-*")),
     "nightly": Suite(
         size="full",
         flows=(
             *("x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"),
-            *("nncf-*", "cadence-hoist", "vulkan-*", "xnnpack"),
+            *("nncf-*", "cadence-*", "vulkan-*", "xnnpack"),
         ),
+        lowered=(*PASSES, "x86-static"),
+        includes=("kernels",),
         tolerance={"sqnr_drop_db": 0.25},
     ),
 }
@@ -192,6 +201,9 @@ def parse_settings(table: object, file: Path) -> Settings:
         if not re.fullmatch(r"[\w.-]+", name):
             raise ConfigError(f"{file}: tool.sqnr.suites: {name!r} cannot be a suite's name: letters, digits, . _ -")
         _check_tolerance_names(suite.tolerance, f"{file}: tool.sqnr.suites.{name}.tolerance")
+        for included in suite.includes:
+            if settings.suite(included).includes:
+                raise ConfigError(f"{file}: tool.sqnr.suites.{name}.includes: {included} includes suites itself")
     for index, item in enumerate(settings.override):
         _check_tolerance_names(item.tolerance, f"{file}: tool.sqnr.override.{index}.tolerance")
     return settings

@@ -129,7 +129,7 @@ class Stages:
         graph, facts, left = before.graph, before.facts, before.left
         if stage is Stage.PREPARE:
             graph = flow.prepare(graph)
-            left = leave_in_float(graph, self._excluded, lowers=flow.lower is not None)
+            left = leave_in_float(graph, self._excluded, lowers=flow.lower is not None and not flow.programs)
             facts = read_prepared(graph)
         elif stage is Stage.CALIBRATE:
             made = flow.calibrate(graph, self._subject.calibration())

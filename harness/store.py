@@ -21,7 +21,7 @@ from harness.suite import Plan
 if TYPE_CHECKING:
     from harness.measure.bootstrap import Array
 
-SCHEMA = 3
+SCHEMA = 4
 COMPLETE, RUNNING, INTERRUPTED = "complete", "running", "interrupted"
 _LONGEST_KEY = 100
 
@@ -83,8 +83,9 @@ class Run:
             "weight_hashes": self.weight_hashes,
             "input_hashes": self.input_hashes,
             "adapter_hashes": self.adapter_hashes,
-            "plan": [list(asdict(case).values()) for case in self.plan.cases],
-            "planned_by_any_suite": [list(asdict(case).values()) for case in self.plan.planned_by_any_suite],
+            "plan": _cells_of(self.plan.cases),
+            "unlowered": _cells_of(sorted(self.plan.unlowered)),
+            "planned_by_any_suite": _cells_of(self.plan.planned_by_any_suite),
         }
         write_atomically(self.folder / "outputs.csv", table.render(self.outputs, OutputRow))
         write_atomically(self.folder / "quantizers.csv", table.render(self.quantizers, QuantizerRow))
@@ -155,7 +156,10 @@ def parse_header(folder: Path, content: bytes) -> Run:
         raise TableError(f"{file}: cannot be read: {first_of(error)}") from None
     return Run(
         folder,
-        Plan(header.suite, header.filtered, _cases(header.plan), _cases(header.planned_by_any_suite)),
+        Plan(
+            *(header.suite, header.filtered, _cases(header.plan), _cases(header.planned_by_any_suite)),
+            frozenset(_cases(header.unlowered)),
+        ),
         header.seed,
         header.environment.model_dump(exclude_unset=True),
         header.started,
@@ -192,7 +196,7 @@ _Cells = Annotated[list[str], Field(min_length=5, max_length=5)]
 class _Header(_Part):
     """The content of a run.json, as `Run.save` writes it."""
 
-    version: Literal[3] = Field(alias="schema")
+    version: Literal[4] = Field(alias="schema")
     started: str
     status: Literal["complete", "running", "interrupted"]
     suite: str
@@ -206,7 +210,12 @@ class _Header(_Part):
     input_hashes: dict[str, dict[str, list[str]]] = {}
     adapter_hashes: dict[str, dict[str, str]] = {}
     plan: list[_Cells]
+    unlowered: list[_Cells] = []
     planned_by_any_suite: list[_Cells]
+
+
+def _cells_of(cases: Iterable[Case]) -> list[list[str]]:
+    return [list(asdict(case).values()) for case in cases]
 
 
 def _cases(plan: list[list[str]]) -> tuple[Case, ...]:

@@ -150,18 +150,24 @@ class Subject:
             spilled = load_file(self._batch_file(index))
             yield batch, [spilled[str(i)] for i in range(len(self.outputs))]
 
-    def measure(self, run: Callable[..., Any], case: Case, point: Point) -> tuple[list[OutputRow], str]:
+    def measure(
+        self, run: Callable[..., Any], case: Case, point: Point, *, keep: object = None, against: object = None
+    ) -> tuple[list[OutputRow], str]:
         """One row per named output of `run(*inputs)` over the evaluation set, in one pass.
 
-        With them comes one SHA-256 over the bits of all outputs: equal digests are equal outputs.
+        With them comes one SHA-256 over the bits of all outputs: equal digests are equal outputs. `keep` is a key under
+        which they are spilled beside the reference, `against` the key of spilled ones: the rows' `kernel_db` is the
+        SQNR with those as the reference, where all of them are there and of the same shapes.
         """
         self.samples = {}
+        beside = _Beside(Path(self._spill.name), self.outputs, keep, against)
         digest = hashlib.sha256()
         stats = {name: OutputStats() for name in self.outputs}
         errors = dict.fromkeys(self.outputs, "")
         top1 = Top1()
-        for batch, references in self._evaluation():
+        for index, (batch, references) in enumerate(self._evaluation()):
             outputs = flatten(run(*batch.inputs))
+            beside.take(index, outputs)
             if len(outputs) != len(references):
                 arity = f"{len(outputs)} outputs instead of {len(references)}"
                 rows = [self._row(case, point, name, status=Status.MISMATCH, error=arity) for name in self.outputs]
@@ -180,7 +186,8 @@ class Subject:
             measured = stat.result()
             values = {field: getattr(measured, field) for field in measured.__slots__}
             metric = top1.result() if name == self._labelled else None
-            rows.append(self._row(case, point, name, **values, task_metric=metric, error=errors[name]))
+            values |= {"task_metric": metric, "kernel_db": beside.kernel_db(name), "error": errors[name]}
+            rows.append(self._row(case, point, name, **values))
         sums = {name: stat.samples() for name, stat in stats.items()}
         self.samples = {name: found for name, found in sums.items() if found is not None}
         return rows, digest.hexdigest()
@@ -188,6 +195,34 @@ class Subject:
     @staticmethod
     def _row(case: Case, point: Point, output: str, **values: Any) -> OutputRow:
         return OutputRow(case.model, case.size, case.weights, case.flow, case.variant, point, output, **values)
+
+
+class _Beside:
+    """Spills the outputs of a pass for a later one, or compares them with those of an earlier one."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...], keep: object, against: object) -> None:
+        self._folder, self._names, self._keep, self._against = folder, names, keep, against
+        self._stats = {name: OutputStats() for name in names} if against is not None else {}
+
+    def _file(self, key: object, index: int) -> Path:
+        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}-{index}.safetensors"
+
+    def take(self, index: int, outputs: list[torch.Tensor]) -> None:
+        if self._keep is not None:
+            kept = {str(i): value.contiguous().clone() for i, value in enumerate(outputs)}
+            save_file(kept, self._file(self._keep, index))
+        if not self._stats:
+            return
+        before = self._file(self._against, index)
+        earlier = load_file(before) if before.exists() else {}
+        if len(earlier) != len(outputs) or len(outputs) != len(self._names):
+            self._stats = {}
+            return
+        for place, (name, actual) in enumerate(zip(self._names, outputs, strict=True)):
+            self._stats[name].update(reference=earlier[str(place)], actual=actual)
+
+    def kernel_db(self, name: str) -> float | None:
+        return self._stats[name].result().sqnr_db if self._stats else None
 
 
 def flatten(outputs: Any) -> list[torch.Tensor]:

@@ -11,8 +11,8 @@ from harness import fixes as fix_table
 from harness import flows as flow_table
 from harness.adapter import Size
 from harness.errors import NothingMeasuredError, UsageError, unknown_name
-from harness.records import RELEASED, Case
-from harness.settings import Settings, Suite
+from harness.records import RELEASED, Case, Point, Row, Stage
+from harness.settings import PASSES, Settings, Suite
 
 UNKNOWN_WEIGHTS = "unknown"
 """Weights kind of a case whose adapter cannot be imported; its rows say why."""
@@ -31,6 +31,8 @@ class Selection:
     variants: tuple[str, ...] = ()
     size: str | None = None
     weights: str | None = None
+    lowered: bool | None = None
+    """Whether every flow that has a lowering is measured `lowered`, or none is; None leaves it to the suite."""
     excluded: tuple[str, ...] = ()
     """Quantizers to leave in float, names or shell patterns; chooses no cases, but what is measured is no suite's."""
 
@@ -42,7 +44,9 @@ class Selection:
     @property
     def filtered(self) -> bool:
         """Whether less than a whole suite was asked for."""
-        return bool(self.models or self.flows or self.variants or self.size or self.weights or self.excluded)
+        return bool(self.models or self.flows or self.variants or self.size or self.weights or self.excluded) or (
+            self.lowered is not None
+        )
 
     def fits(self, case: Case) -> bool:
         """Whether a case is one of those asked for."""
@@ -64,9 +68,11 @@ class Plan:
     filtered: bool
     cases: tuple[Case, ...]
     planned_by_any_suite: tuple[Case, ...]
+    unlowered: frozenset[Case] = frozenset()
+    """Those of the cases that are measured as far as the converted graph alone."""
 
-    def scope(self) -> Callable[[Case], bool]:
-        """Which baseline rows this plan's run answers for: its own cases, and orphans.
+    def scope(self) -> Callable[[Row], bool]:
+        """Which baseline rows this plan's run answers for: its own cases', at the points it measures, and orphans.
 
         An orphan is a case that no suite plans any more, such as one of a model that was removed. Whole suites
         answer for the orphans of the size they plan; filtered runs for their own cases only. Weights from a file are
@@ -75,9 +81,10 @@ class Plan:
         own, every = frozenset(self.cases), frozenset(self.planned_by_any_suite)
         sizes = frozenset() if self.filtered else frozenset(case.size for case in self.cases)
 
-        def answers_for(case: Case) -> bool:
+        def answers_for(row: Row) -> bool:
+            case = row.case
             orphan = case.size in sizes and case not in every and not case.weights.startswith(FILE)
-            return case in own or orphan
+            return orphan or (case in own and (row.point != Point.LOWERED or case not in self.unlowered))
 
         return answers_for
 
@@ -115,13 +122,16 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
     )
     if selection.suite:
         settings.suite(selection.suite)
-    cases = [case for case in _suite_cases(_suite(selection, settings, sizes), sizes) if selection.fits(case)]
+    planned = _suite_cases(_suite(selection, settings, sizes), settings, sizes, selection.lowered)
+    cases = [case for case in planned if selection.fits(case)]
     if not cases:
         raise NothingMeasuredError(
             f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection, sizes)}"
         )
-    every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, sizes)}
-    return Plan(selection.suite_name, selection.filtered, tuple(sorted(cases, key=_order)), tuple(sorted(every)))
+    every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, settings, sizes)}
+    unlowered = frozenset(case for case in cases if not planned[case])
+    ordered = tuple(sorted(cases, key=_order))
+    return Plan(selection.suite_name, selection.filtered, ordered, tuple(sorted(every)), unlowered)
 
 
 def _order(case: Case) -> tuple[object, ...]:
@@ -134,7 +144,7 @@ def _suite(selection: Selection, settings: Settings, sizes: Sizes) -> Suite:
         suite = settings.suite(selection.suite_name)
         return suite.model_copy(update={"weights": selection.weights}) if selection.weights else suite
     size = selection.size or _only_size_with(selection.weights, sizes) or "small"
-    return Suite(size=size, weights=selection.weights)
+    return Suite(size=size, weights=selection.weights, lowered=PASSES)
 
 
 def _only_size_with(weights: str | None, sizes: Sizes) -> str | None:
@@ -143,11 +153,26 @@ def _only_size_with(weights: str | None, sizes: Sizes) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _suite_cases(suite: Suite, sizes: Sizes) -> list[Case]:
-    fixes = fix_table.installed()
+def _suite_cases(suite: Suite, settings: Settings, sizes: Sizes, lowered: bool | None = None) -> dict[Case, bool]:
+    """A suite's cases, those of the suites it includes among them, and whether each is measured `lowered`.
+
+    `lowered` asks for that of all flows or of none, whatever the suites say.
+    """
+    cases: dict[Case, bool] = {}
+    for part in (suite, *(settings.suite(name) for name in suite.includes)):
+        if lowered is not None:
+            part = part.model_copy(update={"lowered": ("*",) if lowered else ()})
+        cases |= {case: lowers or cases.get(case, False) for case, lowers in _own_cases(part, sizes).items()}
+    return cases
+
+
+def _own_cases(suite: Suite, sizes: Sizes) -> dict[Case, bool]:
     models = _matching("model", suite.models, sizes)
     flows = _matching("flow", suite.flows, flow_table.names())
-    cases = []
+    lowered = frozenset(_matching("flow", suite.lowered, flow_table.names()))
+    fixes = fix_table.installed()
+    early = tuple(fix for fix in fixes if fix.stage not in (Stage.EDGE, Stage.LOWER))
+    cases = {}
     for model in models:
         known = sizes[model]
         if known is not None and suite.size not in known:
@@ -157,7 +182,8 @@ def _suite_cases(suite: Suite, sizes: Sizes) -> list[Case]:
         if known is not None and weights not in offered and not weights.startswith(FILE):
             continue
         for flow in flows:
-            cases += [Case(model, suite.size, weights, flow, name) for name in fix_table.variants(flow, fixes)]
+            for name in fix_table.variants(flow, fixes if flow in lowered else early):
+                cases[Case(model, suite.size, weights, flow, name)] = flow in lowered
     return cases
 
 

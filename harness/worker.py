@@ -45,6 +45,8 @@ class GroupJob:
     points: frozenset[Point] | None = None
     excluded: tuple[str, ...] = ()
     """Quantizers to leave in float, names or shell patterns."""
+    unlowered: frozenset[Case] = frozenset()
+    """Cases to measure as far as the converted graph."""
 
     @property
     def subject(self) -> tuple[str, str, str]:
@@ -147,7 +149,7 @@ def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, An
     only = job.points if job.jitter is None else frozenset({Point.CONVERTED, Point.LOWERED})
     try:
         flow, repairs = flows.load(case.flow), fixes.of_variant(case.variant, fixes.installed())
-        result = pipeline.measure(case, flow, repairs, only)
+        result = pipeline.measure(case, flow.unlowered() if case in job.unlowered else flow, repairs, only)
     except Exception as error:
         _log(job, f"{case}\n{''.join(traceback.format_exception(error))}")
         return {"result": asdict(case), "error": f"{type(error).__name__}: {error}"}

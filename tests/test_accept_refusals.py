@@ -11,8 +11,9 @@ from harness.accept import Request, check_acceptable
 from harness.baseline import Baseline
 from harness.environment import ISAS
 from harness.errors import AcceptRefusedError, ExitCode, UsageError
-from harness.records import NEVER_GOOD, QuantizerRow, Row
+from harness.records import QuantizerRow, Row
 from harness.store import INTERRUPTED, RUNNING, Run
+from harness.verdicts import NEVER_GOOD
 from tests.rows import lost_edge, no_number, output_row, quantizer_row, run_of
 
 ALL = Request("better observer")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.records import NEVER_GOOD, STATUSES, OutputRow
-from harness.verdicts import Finding, Outcome, Verdict
+from harness.records import STATUSES, OutputRow
+from harness.verdicts import NEVER_GOOD, Finding, Outcome, Verdict
 from tests.judging import CHANGED, FAILED, IMPROVED, MISSING, NEW, OK, REGRESSED, fields_of, judge
 from tests.rows import no_number, output_row, with_nan
 

@@ -60,7 +60,7 @@ def fused_layer(in_features: int, balanced: bool = False) -> Reading:
     """
     import torch
 
-    from harness.flows.vulkan import flow
+    from harness.flows.vulkan import flow, fuse
 
     vulkan = flow("vulkan-4w")
     generator = torch.Generator().manual_seed(0)
@@ -79,7 +79,7 @@ def fused_layer(in_features: int, balanced: bool = False) -> Reading:
         reference = layer(x)
         should = _sqnr_db(reference=reference, actual=converted(x))
         try:
-            actual = vulkan.lower(vulkan.edge(converted, (x,)))(x)  # type: ignore[misc]
+            actual = fuse(vulkan.edge(converted, (x,)))(x)  # type: ignore[misc]
         except Exception as error:
             return Reading(in_a_line(root_of(error)), should, right=False)
     value = _sqnr_db(reference=reference, actual=actual)

@@ -7,8 +7,8 @@ a `Flow` object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,19 @@ BUILTIN = {
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """What a compiler or a runtime made of a converted graph: it runs, and has no nodes to read quantizers from.
+
+    `run` takes the model's inputs. `counts` are columns of `harness.records.OutputRow` by name (`int8_convs`, ...), and
+    `digest` is equal for programs that compute alike.
+    """
+
+    run: Callable[..., Any]
+    counts: Mapping[str, int]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """One route through an upstream's quantizer.
 
@@ -55,13 +68,24 @@ class Flow:
     edge: Callable[[torch.fx.GraphModule, tuple[torch.Tensor, ...]], Any] | None = None
     """The converted graph as the program that `lower` takes, made once for all variants of the lowering; it must be
     something that `copy.deepcopy` copies."""
-    lower: Callable[[Any], torch.fx.GraphModule] | None = None
-    """The upstream's pass, as a graph that takes the model's inputs."""
+    lower: Callable[[Any], torch.fx.GraphModule | Program] | None = None
+    """The upstream's pass, as a graph that takes the model's inputs; or its compiler or runtime, as a program."""
+    programs: bool = False
+    """Whether `lower` gives a program."""
 
     @property
     def points(self) -> tuple[Point, ...]:
         """The points at which this flow's outputs are measured."""
         return (Point.FLOAT, Point.PREPARED, Point.CONVERTED, *((Point.LOWERED,) if self.lower else ()))
+
+    @property
+    def graph_points(self) -> tuple[Point, ...]:
+        """Those of them that run a graph, whose nodes can be looked into."""
+        return tuple(point for point in self.points if point is not Point.LOWERED or not self.programs)
+
+    def unlowered(self) -> Flow:
+        """The same flow as far as the converted graph."""
+        return replace(self, edge=None, lower=None, programs=False)
 
 
 def names() -> list[str]:

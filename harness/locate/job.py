@@ -105,9 +105,11 @@ def _find(job: LocateJob, adapter: Adapter, subject: Subject, answer: Answer) ->
         if output not in subject.outputs:
             raise unknown_name("output", output, subject.outputs)
     flow = flows.load(job.case.flow)
-    point = job.point or flow.points[-1]
-    if point not in flow.points[1:]:
-        raise UsageError(f"flow {flow.name} has no point {point} to look into: it has {', '.join(flow.points[1:])}")
+    point = job.point or flow.graph_points[-1]
+    if point not in flow.graph_points[1:]:
+        raise UsageError(
+            f"flow {flow.name} has no point {point} to look into: it has {', '.join(flow.graph_points[1:])}"
+        )
     repairs = fixes.of_variant(job.case.variant, fixes.installed())
     pipeline = Pipeline(subject, lambda _case, _stage: None, job.excluded)
     scene = Scene(pipeline, subject, Place(job.case, flow, repairs, point), whole=bool(repairs))

@@ -6,10 +6,9 @@ import shlex
 from dataclasses import dataclass
 
 from harness.judge import Judgement
-from harness.records import NEVER_GOOD
 from harness.report.text import spoken
 from harness.store import COMPLETE, Run
-from harness.verdicts import Outcome, Verdict
+from harness.verdicts import NEVER_GOOD, Outcome, Verdict
 
 _MOST_SIGNS = 600
 """A longer command would name more models than anybody wants to read; nor is one told whose names cannot be."""

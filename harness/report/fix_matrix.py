@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from harness.files import storable
-from harness.records import FAILED, RELEASED, FixState, OutputRow, Status, always_fails
+from harness.records import FAILED, RELEASED, FixState, OutputRow, Status
 from harness.report.names import subject_names
 from harness.report.order import natural, point_order, variant_order
 from harness.report.phrases import fixed
+from harness.verdicts import always_fails
 
 LEGEND = {
     "=": "inert: the fix changed no qparam, node or output here",

@@ -201,7 +201,7 @@ def _with_baseline(accepted: baseline.Baseline | None, job: LocateJob) -> Locate
 
     if accepted is None:
         return job
-    point = job.point or flows.load(job.case.flow).points[-1]
+    point = job.point or flows.load(job.case.flow).graph_points[-1]
     return replace(
         job,
         quantizers=tuple(row for row in accepted.quantizers.values() if row.case == job.case and row.point == point),
