@@ -39,6 +39,12 @@ def selecting(verb: F) -> F:
         click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; repeatable."),
         click.option("--suite", metavar="NAME", help="Suite to plan: gate (default), nightly, or the workspace's."),
         click.option("--size", metavar="SIZE", help="Plan this size of every model instead of a suite."),
+        click.option(
+            "--lower/--no-lower",
+            "lowered",
+            default=None,
+            help="Measure every flow's lowering too, or none; else as the suite says.",
+        ),
         click.option("--weights", metavar="KIND|PATH", help="trained, seeded, pretrained, or a checkpoint."),
     ):
         verb = option(verb)
@@ -84,7 +90,7 @@ def selection(options: dict[str, Any]) -> Selection:
     """What the options of `selecting` choose."""
     from harness.suite import Selection
 
-    names = ("suite", "models", "flows", "variants", "size", "weights", "excluded")
+    names = ("suite", "models", "flows", "variants", "size", "weights", "lowered", "excluded")
     return Selection(**{name: options[name] for name in names if name in options})
 
 

@@ -171,7 +171,7 @@ PASSES = ("cadence-*", "vulkan-*", "xnnpack")
 """Flows whose lowering takes seconds: no compiler is called."""
 BUILTIN_SUITES = {
     "gate": Suite(size="small", lowered=PASSES),
-    "kernels": Suite(size="small", flows=("x86-*", "arm-*")),
+    "kernels": Suite(size="small", flows=("x86-*", "arm-*-per-*")),
     "nightly": Suite(
         size="full",
         flows=(

@@ -23,7 +23,9 @@ ENTRY_POINTS = "sqnr.fixes"
 BUILTIN = {
     "ao-bn-eps-reset": "harness.fixes.ao_bn_eps_reset",
     "ao-float8-zero-row": "harness.fixes.ao_float8_zero_row",
+    "ao-s8-conv-lowering": "harness.fixes.ao_s8_conv_lowering",
     "ao-shared-conv-bn": "harness.fixes.ao_shared_conv_bn",
+    "arm-per-tensor-lowering": "harness.fixes.arm_per_tensor_lowering",
     "arm-weight-granularity": "harness.fixes.arm_weight_granularity",
     "cadence-branch-hoist": "harness.fixes.cadence_branch_hoist",
     "nncf-conv-transpose-axis": "harness.fixes.nncf_conv_transpose_axis",

@@ -14,7 +14,7 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-from harness.flows import Flow
+from harness.flows import Flow, compiled
 from harness.flows.pt2e import calibrate, convert, export_strict, prepare
 
 _EPS = 2**-12
@@ -38,6 +38,9 @@ def flow(name: str) -> Flow:
         prepare=partial(prepare, quantizer),
         calibrate=calibrate,
         convert=convert,
+        edge=compiled.edge,
+        lower=compiled.lower,
+        programs=True,
     )
 
 
