@@ -28,6 +28,7 @@ BUILTIN = {
     "arm-per-tensor-lowering": "harness.fixes.arm_per_tensor_lowering",
     "arm-weight-granularity": "harness.fixes.arm_weight_granularity",
     "cadence-branch-hoist": "harness.fixes.cadence_branch_hoist",
+    "inductor-choose-qparams": "harness.fixes.inductor_choose_qparams",
     "nncf-conv-transpose-axis": "harness.fixes.nncf_conv_transpose_axis",
     "nncf-mul-parameter": "harness.fixes.nncf_mul_parameter",
     "pre-grad-pass-chain": "harness.fixes.pre_grad_pass_chain",
