@@ -28,7 +28,8 @@ MOST_BYTES = 60_000
 """A GitHub comment holds 65,536 characters; what the parts below may take adds up to less than this."""
 
 _MOST_NOTES, _MOST_CHANGES, _MOST_CULPRITS = 4_000, 24_000, 4_000
-_MOST_FIXES, _MOST_BOUNDS, _MOST_MATRIX, _MOST_COVERAGE, _MOST_ENVIRONMENT = 7_000, 6_000, 6_000, 3_000, 3_000
+_MOST_FIXES, _MOST_BOUNDS, _MOST_MATRIX, _MOST_COVERAGE, _MOST_ENVIRONMENT = 7_000, 5_000, 5_000, 3_000, 3_000
+_MOST_KERNELS = 2_000
 _MOST_OUTPUTS, _MOST_BLAMED = 5, 3
 _MOST_CELL = 240
 _SIGNS = {ExitCode.OK: "✅", ExitCode.STALE: "⚠️"}
@@ -71,6 +72,7 @@ def render(run: Run, judgement: Judgement, located: Sequence[Located] = ()) -> s
     import jinja2
 
     from harness.report.frames import bounds_frame, coverage_frame, fix_frame, idle_fixes, sqnr_table
+    from harness.report.kernels import TITLE, kernel_frame
 
     loader = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=False, trim_blocks=True, lstrip_blocks=True
@@ -92,6 +94,8 @@ def render(run: Run, judgement: Judgement, located: Sequence[Located] = ()) -> s
         idle=_fitted([], idle, len(idle), 1_000, "fixes that idle: see `outputs.csv`"),
         bounds=_table(bounds_frame(run.quantizers), _MOST_BOUNDS, "`quantizers.csv`"),
         matrix=_table(sqnr_table(run.outputs), _MOST_MATRIX, "`outputs.csv`"),
+        kernels=_table(kernel_frame(run.outputs), _MOST_KERNELS, "`outputs.csv`"),
+        kernels_title=TITLE,
         coverage=_coverage(coverage_frame(run.quantizers)),
         environment=_environment(run, judgement),
     )

@@ -91,8 +91,12 @@ def shown(text: object) -> Text:
 def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
     """SQNR of released code, and what each fix changed: a line for each flow, a column for each model and output."""
     from harness.report.frames import fix_frame, idle_fixes, sqnr_table
+    from harness.report.kernels import TITLE, kernel_frame
 
     _print_frame(console, "SQNR, dB, released code against fp32 eager", sqnr_table(rows))
+    programs = kernel_frame(rows)
+    if not programs.empty:
+        _print_frame(console, TITLE, programs)
     fixes, idle = fix_frame(rows), idle_fixes(rows)
     if not fixes.empty:
         _print_frame(console, "SQNR, dB, without and with each fix", fixes)

@@ -28,6 +28,7 @@ from harness.report.html import assets, figures, view
 from harness.report.html.figures import Figure
 from harness.report.html.located_view import located_views
 from harness.report.html.timeline import Timeline
+from harness.report.kernels import TITLE, kernel_frame
 from harness.report.levels import level_frame
 from harness.report.order import natural, point_order
 from harness.report.text import revealed, visible
@@ -87,6 +88,8 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None, loca
         "moved": _moved(run, data),
         "moved_table": _table(bounds_frame(run.quantizers)),
         "bars": _bars(found, data),
+        "kernels": _table(kernel_frame(run.outputs)),
+        "kernels_title": TITLE,
         "cases": view.case_views(found, names),
         "ranges": _ranges(run, data, names),
         "coverage": _table(coverage_frame(run.quantizers)),
