@@ -43,15 +43,22 @@ def edge(converted: GraphModule, inputs: tuple[torch.Tensor, ...]) -> tuple[Grap
 
 
 def lower(frozen: tuple[GraphModule, tuple[torch.Tensor, ...]]) -> Program:
-    """The graph compiled, and run once, which a kernel may refuse.
+    """The graph compiled, and run once, which a kernel may refuse; programs made before do not run any more.
 
     Raises what Inductor raises, or a kernel.
     """
     import torch
+
+    torch._dynamo.reset()  # frees their frozen weights
+    return lower_beside(frozen)
+
+
+def lower_beside(frozen: tuple[torch.nn.Module, tuple[torch.Tensor, ...]]) -> Program:
+    """As `lower`, of a float model too, and programs made before still run."""
+    import torch
     from torch._inductor.utils import run_and_get_code
 
     graph, inputs = frozen
-    torch._dynamo.reset()
     quantize_nodes: list[dict[str, int]] = []
     with torch.no_grad(), _compiling(quantize_nodes.append):
         compiled = torch.compile(graph, fullgraph=True)
