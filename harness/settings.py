@@ -50,6 +50,10 @@ class Tolerance(_Settings):
     """Allowed drop of top-1 accuracy."""
 
 
+PASSES = ("cadence-*", "vulkan-*", "xnnpack")
+"""Flows whose lowering calls no compiler, which takes seconds for each case."""
+
+
 class Suite(_Settings):
     """A named plan: the models at one size, with one kind of weights, through flows."""
 
@@ -58,7 +62,7 @@ class Suite(_Settings):
     """None: each adapter's default for the size."""
     models: tuple[str, ...] = ("*",)
     flows: tuple[str, ...] = ("*",)
-    lowered: tuple[str, ...] = ("*",)
+    lowered: tuple[str, ...] = PASSES
     """Of these flows, those that are measured `lowered` too; a fix of the lowering is a variant of no others."""
     includes: tuple[str, ...] = ()
     """Names of suites whose cases belong to this one as well, each as that suite plans it."""
@@ -167,11 +171,9 @@ class Settings(_Settings):
         ]
 
 
-PASSES = ("cadence-*", "vulkan-*", "xnnpack")
-"""Flows whose lowering takes seconds: no compiler is called."""
 BUILTIN_SUITES = {
-    "gate": Suite(size="small", lowered=PASSES),
-    "kernels": Suite(size="small", flows=("x86-*", "arm-*-per-*")),
+    "gate": Suite(size="small"),
+    "kernels": Suite(size="small", flows=("x86-*", "arm-*-per-*"), lowered=("*",)),
     "nightly": Suite(
         size="full",
         flows=(

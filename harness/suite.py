@@ -12,7 +12,7 @@ from harness import flows as flow_table
 from harness.adapter import Size
 from harness.errors import NothingMeasuredError, UsageError, unknown_name
 from harness.records import RELEASED, Case, Point, Row, Stage
-from harness.settings import PASSES, Settings, Suite
+from harness.settings import Settings, Suite
 
 UNKNOWN_WEIGHTS = "unknown"
 """Weights kind of a case whose adapter cannot be imported; its rows say why."""
@@ -144,7 +144,7 @@ def _suite(selection: Selection, settings: Settings, sizes: Sizes) -> Suite:
         suite = settings.suite(selection.suite_name)
         return suite.model_copy(update={"weights": selection.weights}) if selection.weights else suite
     size = selection.size or _only_size_with(selection.weights, sizes) or "small"
-    return Suite(size=size, weights=selection.weights, lowered=PASSES)
+    return Suite(size=size, weights=selection.weights)
 
 
 def _only_size_with(weights: str | None, sizes: Sizes) -> str | None:

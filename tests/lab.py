@@ -159,7 +159,7 @@ class Lab:
     stages: list[tuple[Case, Stage]]
 
     def measure(self, flow: str | Flow = "x86-static", fixes: tuple[Fix, ...] = ()) -> CaseResult:
-        loaded = flows.load(flow) if isinstance(flow, str) else flow
+        loaded = uncompiled(flow) if isinstance(flow, str) else flow
         variant = "".join(f"+{fix.name}" for fix in fixes) or "released"
         return self.pipeline.measure(lab_case(loaded.name, variant), loaded, fixes)
 
@@ -173,7 +173,7 @@ def lab(module: Any = None, jitter: int | None = None, weights: str = "seeded") 
 
 def changed(name: str, **stages: Any) -> Flow:
     """The flow called `name` with some of its fields replaced: how a defect of an upstream is injected."""
-    return replace(flows.load(name), **stages)
+    return replace(uncompiled(name), **stages)
 
 
 def stored_run(reports: Path, results: Iterable[CaseResult], *, filtered: bool = False) -> Run:
@@ -186,3 +186,9 @@ def stored_run(reports: Path, results: Iterable[CaseResult], *, filtered: bool =
     run.status = COMPLETE
     run.save()
     return run
+
+
+def uncompiled(name: str) -> Flow:
+    """A flow as far as its graphs: compilers and runtimes take seconds, and have tests of their own."""
+    flow = flows.load(name)
+    return flow.unlowered() if flow.programs else flow
