@@ -12,7 +12,7 @@ from harness import baseline as baselines
 from harness.baseline import Baseline
 from harness.environment import PINS, platform_name
 from harness.errors import AcceptRefusedError, unknown_name
-from harness.execute import NoiseFloor
+from harness.noise_floor import NoiseFloor, Sources
 from harness.records import FAILED, Case, OutputRow, QuantizerRow, Row
 from harness.store import COMPLETE, Run
 from harness.verdicts import always_fails, is_known_failure
@@ -152,9 +152,10 @@ def propose(run: Run, request: Request, present: Baseline, noise: NoiseFloor | N
     scope = _replaceable(run)
     outputs = _merge(present.outputs, run.outputs, request, scope)
     quantizers = _merge(present.quantizers, run.quantizers, request, scope)
+    sources = Sources(run)
     for row in outputs.values():
         if request.wants(row) and scope(row):
-            old = present.outputs.get(row.key)
+            old = present.outputs.get(row.key) or present.outputs.get(sources.key(row))
             kept = old.noise_db if old else None
             outputs[row.key] = replace(row, noise_db=noise.outputs.get(row.key) if noise else kept)
     for quantizer in quantizers.values():

@@ -1,20 +1,16 @@
-"""From a selection to a stored run: plan, measure, count the census; and the noise floor of a run's rows."""
+"""From a selection to a stored run: plan, measure, count the census."""
 
 from __future__ import annotations
 
 import random
 import shutil
-import statistics
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness import environment, flows
 from harness.errors import InterruptedRunError, UsageError, no_quantizer
-from harness.records import SPILL_PREFIX, Case, FixState, Point, Stage, failed_rows, released_of
+from harness.records import SPILL_PREFIX, Case, Point, Stage, failed_rows
 from harness.runner import GroupResult, Progress, Workers, jobs_for
 from harness.store import COMPLETE, INTERRUPTED, Run, create_run
 from harness.suite import Selection, Sizes, make_plan, resolve_weights
@@ -156,84 +152,3 @@ def _points(name: str, *, lowered: bool) -> Iterable[Point]:
     except Exception:
         # A flow that cannot be imported still owes a row at each point a flow usually has.
         return (Point.FLOAT, Point.PREPARED, Point.CONVERTED)
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseFloor:
-    """Noise of rows under inputs jittered by 1e-6, by row key.
-
-    `outputs`: standard deviation of `sqnr_db`, dB. `quantizers`: standard deviation of the range bounds, relative to
-    the larger bound.
-    """
-
-    outputs: dict[tuple[str, ...], float]
-    quantizers: dict[tuple[str, ...], float]
-
-
-def noise_floor(
-    workspace: Workspace,
-    run: Run,
-    cases: tuple[Case, ...],
-    options: Options,
-    on_progress: Callable[[Progress], None] = lambda _progress: None,
-    seeds: int = 5,
-) -> NoiseFloor:
-    """Measure cases again with `seeds` jitters of the inputs, two at least.
-
-    Rows that fail under any of them get no noise. A variant whose fixes changed no bit has the noise of `released`, and
-    is not measured for it.
-    """
-    with tempfile.TemporaryDirectory(prefix="sqnr-noise-") as folder, measuring_processes(options) as workers:
-        jobs = [
-            job
-            for jitter in range(1, seeds + 1)
-            for job in jobs_for(
-                *(workspace.start, group_cases(noise_cases(run, cases)), run.weights_source, run.seed),
-                *(Path(folder), Path(folder)),
-                jitter=jitter,
-                excluded=run.excluded,
-                unlowered=run.plan.unlowered,
-            )
-        ]
-        results, interrupted = workers.run(jobs, on_progress)
-    if interrupted:
-        raise InterruptedRunError("interrupted while measuring the noise floor; no baseline was written")
-    levels: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    bounds: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-    for result in results:
-        for row in result.outputs:
-            if row.sqnr_db is not None:
-                levels[row.key].append(row.sqnr_db)
-        for quantizer in result.quantizers:
-            if quantizer.lo is not None and quantizer.hi is not None:
-                bounds[quantizer.key].append((quantizer.lo, quantizer.hi))
-    outputs = {key: statistics.stdev(values) for key, values in levels.items() if len(values) == seeds}
-    quantizers = {key: _relative_spread(pairs) for key, pairs in bounds.items() if len(pairs) == seeds}
-    return NoiseFloor(share_noise(run, outputs), share_noise(run, quantizers))
-
-
-def noise_cases(run: Run, cases: Iterable[Case]) -> tuple[Case, ...]:
-    """The cases to measure for the noise floor of `cases`."""
-    idle = _idle_cases(run)
-    return tuple(dict.fromkeys(released_of(case) if case in idle else case for case in cases))
-
-
-def _idle_cases(run: Run) -> frozenset[Case]:
-    return frozenset(row.case for row in run.outputs if row.fix_state in (FixState.INERT, FixState.UPSTREAMED))
-
-
-def share_noise(run: Run, noise: dict[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
-    """Noise by row key, with that of `released` also for the variants of a run that changed no bit."""
-    idle: dict[Case, list[str]] = defaultdict(list)
-    for case in _idle_cases(run):
-        idle[released_of(case)].append(case.variant)
-    copied = {
-        (*key[:4], variant, *key[5:]): value for key, value in noise.items() for variant in idle.get(Case(*key[:5]), ())
-    }
-    return noise | copied
-
-
-def _relative_spread(pairs: list[tuple[float, float]]) -> float:
-    lows, highs = zip(*pairs, strict=True)
-    size = max(abs(value) for value in (*lows, *highs))
-    return max(statistics.stdev(lows), statistics.stdev(highs)) / size if size else 0.0

@@ -223,6 +223,11 @@ class OutputRow(_Row):
         """What makes the row unique."""
         return (self.model, self.size, self.weights, self.flow, self.variant, self.point, self.output)
 
+    @property
+    def is_program(self) -> bool:
+        """Whether the row is of what a compiler or runtime made: of that one kind of count is known."""
+        return self.int8_convs is not None or self.delegated_nodes is not None
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizerRow(_Row):

@@ -11,7 +11,7 @@ import pytest
 from harness import baseline as baselines
 from harness.accept import Proposal, Request, propose, write
 from harness.baseline import Baseline
-from harness.execute import NoiseFloor
+from harness.noise_floor import NoiseFloor
 from harness.records import Row
 from harness.store import INTERRUPTED, Run
 from tests.rows import accepted, by_key, case, journal_entry, output_row, quantizer_row, run_of, workspace_at

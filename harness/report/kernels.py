@@ -23,8 +23,6 @@ _COUNTS = {
     "undelegated_nodes": "not delegated",
     "program_bytes": "bytes",
 }
-_PROGRAM = ("int8_convs", "delegated_nodes")
-"""Columns of which a program has one, and a graph none."""
 _NAMES = 3
 TITLE = "What runs after lowering: kernels, and SQNR, dB, of the worst output"
 
@@ -39,7 +37,7 @@ def kernel_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
     rows = list(rows)
     converted = {(row.case, row.output): row for row in rows if row.point == Point.CONVERTED}
     lowered: dict[Case, list[OutputRow]] = {}
-    programs = {row.flow for row in rows if _is_program(row)}
+    programs = {row.flow for row in rows if row.is_program}
     for row in rows:
         if row.point == Point.LOWERED and row.flow in programs:
             lowered.setdefault(row.case, []).append(row)
@@ -63,10 +61,6 @@ def kernel_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
     frame = pd.DataFrame(lines, dtype=str)
     empty = [column for column in frame.columns[_NAMES:] if not frame[column].astype(bool).any()]
     return frame.drop(columns=empty)
-
-
-def _is_program(row: OutputRow) -> bool:
-    return row.point == Point.LOWERED and any(getattr(row, column) is not None for column in _PROGRAM)
 
 
 def _closeness(row: OutputRow) -> tuple[float, str]:

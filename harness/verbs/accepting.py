@@ -6,7 +6,8 @@ from harness import baseline as baselines
 from harness.accept import Request, check_acceptable, propose, write
 from harness.baseline import Baseline
 from harness.errors import NoBaselineError, UsageError
-from harness.execute import Options, noise_cases, noise_floor
+from harness.execute import Options
+from harness.noise_floor import Sources, noise_floor
 from harness.report.progress import showing_progress
 from harness.report.terminal import console, print_proposal
 from harness.store import Run
@@ -30,7 +31,7 @@ def accept(
     noise = None
     if noise_runs:
         with showing_progress() as shown:
-            count = len(noise_cases(run, proposal.cases)) * noise_runs
+            count = len(Sources(run).of_cases(proposal.cases)) * noise_runs
             shown.expect(count, f"noise floor: {noise_runs} jittered runs")
             noise = noise_floor(workspace, run, proposal.cases, options, shown.update, noise_runs)
     held = baselines.lock(workspace.platform_baselines)
