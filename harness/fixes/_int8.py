@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, Node
@@ -23,6 +23,15 @@ from harness.fixes.seams import SeamMovedError
 _AGREE_DB = 40.0
 _SHIFT = 128
 """Between the codes of int8 and those of uint8 for the same values."""
+_ATEN = torch.ops.aten
+_ADD = _ATEN.add.Tensor
+_ELEMENTWISE = (_ATEN.relu.default, _ATEN.clamp_min.default, _ATEN.clamp.default, _ATEN.hardtanh.default)
+"""What a kernel applies to a sum before it is quantized."""
+_MOVES = (
+    *(_ATEN.permute.default, _ATEN.view.default, _ATEN.reshape.default, _ATEN.transpose.int, _ATEN.clone.default),
+    *(_ATEN.expand.default, _ATEN.slice.Tensor, _ATEN.select.int, _ATEN.unsqueeze.default, _ATEN.squeeze.dim),
+)
+"""Ops that move codes and compute nothing."""
 
 
 def weights_per_channel(graph: Graph) -> None:
@@ -47,21 +56,74 @@ def weights_per_channel(graph: Graph) -> None:
 
 
 def convolved_as_uint8(graph: Graph) -> None:
-    """Quantize what a quantized convolution reads to uint8 in the place of int8, with the zero point moved by 128."""
-    aten, decomposed = torch.ops.aten, torch.ops.quantized_decomposed
-    for node in list(graph.nodes):
-        if node.target is not aten.convolution.default or not _is_dequantized(node.args[0]):
+    """Quantize what a quantized convolution reads to uint8 in the place of int8, with the zero point moved by 128.
+
+    So are the tensors that it is added to and the sum, which a fused kernel holds in one place.
+    """
+    moved: dict[Node, None] = {}
+    waiting = [_quantize_behind(node.args[0]) for node in graph.nodes if _is_quantized_convolution(node)]
+    while waiting:
+        quantize = waiting.pop()
+        ends = None if quantize is None or quantize in moved else _read_as(quantize)
+        if quantize is None or ends is None or quantize.args[-1] is not torch.int8:
             continue
-        weight = node.args[1].args[0] if node.args[1].target is aten.clone.default else node.args[1]
-        quantize = node.args[0].args[0]
-        if not _is_dequantized(weight) or quantize.target is not decomposed.quantize_per_tensor.default:
-            continue
-        if quantize.args[-1] is not torch.int8 or not all(map(_is_dequantized, quantize.users)):
-            continue
-        for edge in (quantize, *quantize.users):
-            value, scale, zero_point, low, high, _ = edge.args
+        moved[quantize] = None
+        for edge in (quantize, *ends):
+            value, scale, zero_point, low, high, _ = cast("tuple[Any, ...]", edge.args)
             edge.args = (value, scale, zero_point + _SHIFT, low + _SHIFT, high + _SHIFT, torch.uint8)
-        quantize.meta["val"] = quantize.meta["val"].to(torch.uint8)
+        sums = [reader for end in ends for reader in end.users if reader.target is _ADD]
+        sums += [node for node in _elementwise_above(quantize.args[0]) if node.target is _ADD]
+        waiting += [partner for node in sums for partner in _added(node)]
+
+
+def _read_as(quantize: Node) -> list[Node] | None:
+    """The dequantize nodes that read a quantize node's codes, moved about or not; None where anything else does.
+
+    The nodes between them that move codes take on their type.
+    """
+    ends: list[Node] = []
+    between, waiting = [quantize], list(quantize.users)
+    while waiting:
+        node = waiting.pop()
+        if _is_dequantized(node):
+            ends.append(node)
+        elif node.target in _MOVES:
+            between.append(node)
+            waiting += node.users
+        else:
+            return None
+    for node in between:
+        node.meta["val"] = node.meta["val"].to(torch.uint8)
+    return ends
+
+
+def _quantize_behind(node: Any) -> Node | None:
+    """The static quantize node whose codes are dequantized at a node, if that is what it does."""
+    source = node.args[0] if _is_dequantized(node) else None
+    while isinstance(source, Node) and source.target in _MOVES:
+        source = source.args[0]
+    static = torch.ops.quantized_decomposed.quantize_per_tensor.default
+    return source if isinstance(source, Node) and source.target is static else None
+
+
+def _added(node: Node) -> Iterator[Node | None]:
+    """The quantize nodes behind both operands of a sum, and those that quantize it."""
+    yield from map(_quantize_behind, node.args[:2])
+    waiting = list(node.users)
+    while waiting:
+        reader = waiting.pop()
+        if reader.target in _ELEMENTWISE:
+            waiting += reader.users
+        elif reader.target is torch.ops.quantized_decomposed.quantize_per_tensor.default:
+            yield reader
+
+
+def _elementwise_above(node: Any) -> Iterator[Node]:
+    while isinstance(node, Node) and node.target in (*_ELEMENTWISE, _ADD):
+        yield node
+        if node.target is _ADD:
+            return
+        node = node.args[0]
 
 
 @contextmanager
@@ -117,6 +179,15 @@ def _is_dequantized(node: Any) -> bool:
     decomposed = torch.ops.quantized_decomposed
     kinds = (decomposed.dequantize_per_tensor.default, decomposed.dequantize_per_channel.default)
     return isinstance(node, Node) and node.target in kinds
+
+
+def _is_quantized_convolution(node: Node) -> bool:
+    if node.target is not torch.ops.aten.convolution.default:
+        return False
+    weight = node.args[1]
+    if isinstance(weight, Node) and weight.target is torch.ops.aten.clone.default:  # to channels last
+        weight = weight.args[0]
+    return _is_dequantized(weight)
 
 
 def _is_weight(node: Node) -> bool:

@@ -124,3 +124,50 @@ def test_the_installed_release_needs_all_three_repairs():
     assert "Input tensor should have uint8" in str(s8_conv.released)
     assert s8_conv.repaired == 1
     assert (choose.released, choose.repaired) == (pytest.approx(1 / 255), pytest.approx(2 / 255))
+
+
+def test_what_is_added_to_a_sum_that_a_convolution_reads_moves_with_it():
+    """A fused kernel adds in place: summand and sum are uint8; codes that the sum has nothing to do with stay int8."""
+    graph = quantized_convolution()
+    graph.register_buffer("second", torch.ones((2, 6, 1, 1), dtype=torch.int8))
+    [convolution] = called(graph, ATEN.convolution.default)
+    [output] = graph.graph.find_nodes(op="output")
+    call = graph.graph.call_function
+    with graph.graph.inserting_before(output):
+        other, second = graph.graph.placeholder("other"), graph.graph.get_attr("second")
+
+        def quantized(value, scale):
+            node = call(Q.quantize_per_tensor.default, (value, scale, 0, *INT8))
+            node.meta["val"] = torch.empty(1, dtype=torch.int8)
+            return call(Q.dequantize_per_tensor.default, (node, scale, 0, *INT8))
+
+        summand, apart = quantized(other, 0.3), quantized(other, 0.7)
+        total = quantized(call(ATEN.relu.default, (call(ATEN.add.Tensor, (convolution, summand)),)), 0.5)
+        weight = call(Q.dequantize_per_tensor.default, (second, 0.02, 0, *INT8))
+        result = call(ATEN.convolution.default, (total, weight, None, *convolution.args[3:]))
+    output.args = ((result, apart),)
+    graph.recompile()
+    values = inputs(), 5 * torch.randn((2, 6, 6, 6), generator=torch.Generator().manual_seed(2))
+    before = graph(*values)
+    _int8.convolved_as_uint8(graph.graph)
+    graph.recompile()
+    types = {node.args[1]: node.args[-1] for node in called(graph, Q.quantize_per_tensor.default)}
+    assert types == {0.1: torch.uint8, 0.3: torch.uint8, 0.5: torch.uint8, 0.7: torch.int8}
+    assert all(torch.equal(*pair) for pair in zip(before, graph(*values), strict=True))
+
+
+def test_codes_that_are_moved_about_on_the_way_move_with_the_rest():
+    graph = quantized_convolution()
+    quantize, source = (
+        called(graph, Q.quantize_per_tensor.default)[0],
+        called(graph, Q.dequantize_per_tensor.default)[0],
+    )
+    with graph.graph.inserting_after(quantize):
+        turned = graph.graph.call_function(ATEN.permute.default, (quantize, [0, 1, 3, 2]))
+    turned.meta["val"], source.args = quantize.meta["val"], (turned, *source.args[1:])
+    graph.recompile()
+    before = graph(inputs())
+    _int8.convolved_as_uint8(graph.graph)
+    graph.recompile()
+    assert quantize.args[-1] is torch.uint8
+    assert torch.equal(graph(inputs()), before)
