@@ -78,7 +78,7 @@ def test_the_stack_of_a_case_is_the_one_of_its_latest_accept() -> None:
 def test_the_sidecar_is_json_with_the_schema_version(folder: Path) -> None:
     baselines.write(folder, accepted(RESNET, accepted=[journal_entry(because='a "reason" ü')]))
     sidecar = json.loads((folder / "environment.json").read_text())
-    assert sidecar["schema"] == 3
+    assert sidecar["schema"] == 4
     assert sidecar["accepted"][0]["because"] == 'a "reason" ü'
 
 
@@ -113,13 +113,13 @@ def test_no_baselines_at_all_says_none(folder: Path) -> None:
         ("[]", "environment.json"),
         ("{", "environment.json"),
         ("null", "environment.json"),
-        ('{"schema": 3}', "accepted"),
+        ('{"schema": 4}', "accepted"),
         ('{"accepted": []}', "schema"),
-        ('{"schema": 3, "accepted": 3}', "environment.json"),
-        ('{"schema": 3, "accepted": [{}]}', "subjects"),
-        ('{"schema": 3, "accepted": [{"subjects": "resnet", "stack": {}}]}', "subjects must be a list"),
-        ('{"schema": 1, "accepted": []}', "schema 1, this version reads 3; remove the folder, then measure again"),
-        ('{"schema": 4, "accepted": []}', "schema 4, this version reads 3"),
+        ('{"schema": 4, "accepted": 3}', "environment.json"),
+        ('{"schema": 4, "accepted": [{}]}', "subjects"),
+        ('{"schema": 4, "accepted": [{"subjects": "resnet", "stack": {}}]}', "subjects must be a list"),
+        ('{"schema": 1, "accepted": []}', "schema 1, this version reads 4; remove the folder, then measure again"),
+        ('{"schema": 5, "accepted": []}', "schema 5, this version reads 4"),
         ("<<<<<<< HEAD\n{}", "environment.json"),
     ],
 )

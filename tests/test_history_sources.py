@@ -107,7 +107,7 @@ def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     [
         ({"status": RUNNING}, "the run has not finished, or was killed"),
         ({"status": "lost"}, "cannot be read: status: input should be 'complete', 'running'"),
-        ({"schema": 1}, "schema 1, this version reads 3"),
+        ({"schema": 1}, "schema 1, this version reads 4"),
         ({"plan": 3}, "cannot be read: plan: input should be a valid list (got 3)"),
         ({"environment": []}, "cannot be read: environment: input should be a valid dictionary"),
         ({"started": "yesterday"}, "started: 'yesterday' is no ISO 8601 time"),
@@ -126,7 +126,7 @@ def test_a_run_of_another_kind_is_skipped_and_the_others_are_not(
     assert said in note
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 3}', "[" * 100_000, '{"schema": NaN}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 4}', "[" * 100_000, '{"schema": NaN}'])
 def test_a_header_that_is_none_is_skipped(tmp_path: Path, text: str) -> None:
     (save(tmp_path / "a") / "run.json").write_text(text)
     assert only_note(tmp_path).startswith(f"skipped: {tmp_path / 'a' / 'run.json'}: ")

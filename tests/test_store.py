@@ -15,6 +15,7 @@ from harness.suite import Plan
 from tests.rows import CASE, case, lost_edge, output_row, quantizer_row, repaired_row, run_of
 
 PLAN = Plan("gate", False, (CASE,), (CASE, case(model="vit")))
+POINTS = ("converted", "lowered")
 
 
 class Noon(datetime.datetime):
@@ -89,7 +90,16 @@ def test_how_a_run_ended_is_kept(reports: Path, status: str) -> None:
 def test_the_scope_of_a_stored_run_is_that_of_its_plan(reports: Path) -> None:
     run = create_run(reports, PLAN, 0, {})
     in_scope = load_run(run.folder).plan.scope()
-    assert [in_scope(case(model=model)) for model in ("resnet", "vit", "removed")] == [True, False, True]
+    assert [in_scope(output_row(model=model)) for model in ("resnet", "vit", "removed")] == [True, False, True]
+
+
+def test_how_far_a_run_measured_its_cases_is_kept_with_its_scope(reports: Path) -> None:
+    other = case(flow="x86-dynamic")
+    plan = Plan("gate", False, (CASE, other), (CASE, other), unlowered=frozenset({CASE}))
+    kept = load_run(create_run(reports, plan, 0, {}).folder).plan
+    assert kept == plan
+    rows = [output_row(flow=flow, point=point) for flow in ("x86-static", "x86-dynamic") for point in POINTS]
+    assert [kept.scope()(row) for row in rows] == [True, False, True, True]
 
 
 # Finding a run
@@ -131,7 +141,7 @@ def test_what_is_no_run_is_not_the_latest(reports: Path) -> None:
 # Damage
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 3}', "<<<<<<< HEAD"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"schema": 4}', "<<<<<<< HEAD"])
 def test_a_damaged_run_json_is_an_error_naming_it(reports: Path, text: str) -> None:
     stored(reports, "a")
     (reports / "a" / "run.json").write_text(text)
@@ -157,7 +167,9 @@ def edited(reports: Path, **fields: object) -> Path:
         ("plan", "abc", "plan"),
         ("plan", [["resnet", "small", {}, "x86-static", "released"]], "plan.0.2"),
         ("planned_by_any_suite", [["a"] * 6], "planned_by_any_suite.0"),
-        ("schema", "3", "schema"),
+        ("unlowered", [["resnet"]], "unlowered.0"),
+        ("unlowered", None, "unlowered"),
+        ("schema", "4", "schema"),
         ("started", 5, "started"),
         ("status", "half", "status"),
         ("suite", None, "suite"),
@@ -217,9 +229,9 @@ def test_a_name_that_utf8_cannot_say_is_read_back_as_it_was(reports: Path) -> No
     assert find_run(reports, None).plan.cases == (odd,)
 
 
-@pytest.mark.parametrize("schema", [1, 2, 4])
+@pytest.mark.parametrize("schema", [1, 3, 5])
 def test_a_run_of_an_older_or_newer_schema_is_not_guessed_at(reports: Path, schema: int) -> None:
-    with pytest.raises(TableError, match=f"schema {schema}, this version reads 3; measure again"):
+    with pytest.raises(TableError, match=f"schema {schema}, this version reads 4; measure again"):
         load_run(edited(reports, schema=schema))
 
 

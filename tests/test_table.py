@@ -15,7 +15,10 @@ from tests.rows import output_row, quantizer_row
 
 COLUMNS = [field.name for field in fields(OutputRow)]
 HEADER = ",".join(COLUMNS)
-LINE = "resnet,small,trained,x86-static,released,converted,logits,measured,30.5,,,,,100,,,,,2,3,0,10,,,"
+LINE = (
+    "resnet,small,trained,x86-static,released,lowered,logits,measured,30.5,,,,,100,,,,,2,3,0,10,"
+    "42.5,5,1,0,2,7,4,1024,,,"  # SQNR against the converted graph, and what the program is made of
+)
 HANDWRITTEN = f"{HEADER}\n{LINE}\n"
 
 
@@ -48,8 +51,11 @@ def test_a_handwritten_table_is_read_by_the_names_of_its_columns(file: Path) -> 
     (row,) = read(file, HANDWRITTEN)
     assert (row.sqnr_db, row.sqnr_min_db, row.numel) == (30.5, None, 100)
     assert (row.quantize_nodes, row.dequantize_nodes, row.slice_nodes, row.nodes) == (2, 3, 0, 10)
+    assert row.kernel_db == 42.5
+    assert (row.int8_convs, row.int8_linears, row.float_convs, row.float_linears) == (5, 1, 0, 2)
+    assert (row.delegated_nodes, row.undelegated_nodes, row.program_bytes) == (7, 4, 1024)
     assert (row.fix_state, row.cause, row.error) == ("", "", "")
-    assert {type(row.numel), type(row.nodes)} == {int}
+    assert {type(row.numel), type(row.nodes), type(row.int8_convs), type(row.program_bytes)} == {int}
     swapped = "\n".join(",".join(reversed(line.split(","))) for line in HANDWRITTEN.splitlines()) + "\n"
     assert read(file, swapped) == [row]
 
@@ -64,7 +70,7 @@ def test_a_failed_stage_is_a_status(file: Path) -> None:
 
 def test_a_duplicate_key_names_both_lines(file: Path) -> None:
     message = error_of(file, f"{HANDWRITTEN}{LINE}\n")
-    assert message.startswith(f"{file}:3: duplicate key resnet/small/trained/x86-static/released/converted/logits")
+    assert message.startswith(f"{file}:3: duplicate key resnet/small/trained/x86-static/released/lowered/logits")
     assert "line 2" in message
 
 
@@ -112,7 +118,7 @@ def test_a_number_that_is_not_finite_names_file_line_and_column(file: Path, valu
 
 @pytest.mark.parametrize("value", ["100.0", "1e2", "ten", pytest.param("1" + "0" * 400, id="1e400")])
 def test_a_count_that_is_no_sensible_integer_names_file_line_and_column(file: Path, value: str) -> None:
-    for column in ("numel", "quantize_nodes", "nodes"):
+    for column in ("numel", "quantize_nodes", "nodes", "int8_convs", "program_bytes"):
         assert error_of(file, with_cell(column, value)).startswith(f"{file}:2: column {column}: ")
 
 
