@@ -56,14 +56,13 @@ def lower(frozen: tuple[GraphModule, tuple[torch.Tensor, ...]]) -> Program:
 def lower_beside(frozen: tuple[torch.nn.Module, tuple[torch.Tensor, ...]]) -> Program:
     """As `lower`, of a float model too, and programs made before still run."""
     import torch
-    from torch._inductor.utils import run_and_get_code
 
     graph, inputs = frozen
     quantize_nodes: list[dict[str, int]] = []
-    with torch.no_grad(), _compiling(quantize_nodes.append):
+    with torch.no_grad(), _compiling(quantize_nodes.append), _generated() as codes:
         compiled = torch.compile(graph, fullgraph=True)
         try:
-            _, codes = run_and_get_code(compiled, *inputs)
+            compiled(*inputs)
         except torch._dynamo.exc.Unsupported as error:
             # What a kernel raised when it ran: dynamo then tries to trace what handles that, and raises in its place.
             raise error.__context__ or error from None
@@ -103,6 +102,20 @@ def _compiling(tell: Callable[[dict[str, int]], None]) -> Iterator[None]:
     }
     with config.patch(settings), functorch_config.patch(enable_autograd_cache=False):
         yield
+
+
+@contextmanager
+def _generated() -> Iterator[list[str]]:
+    """The code that Inductor generates meanwhile; its own `run_and_get_code` would end programs made before."""
+    from torch._inductor.graph import GraphLowering
+
+    codes: list[str] = []
+    before = GraphLowering.save_output_code
+    GraphLowering.save_output_code = codes.append
+    try:
+        yield codes
+    finally:
+        GraphLowering.save_output_code = before
 
 
 def kernels(code: str) -> dict[str, int]:
