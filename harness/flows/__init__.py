@@ -30,7 +30,7 @@ INDUCTOR_FLOWS = ("x86-static", "x86-dynamic", *ARM_FLOWS, "arm-static-default")
 BUILTIN = {
     **dict.fromkeys(INDUCTOR_FLOWS, "harness.flows.inductor"),
     **dict.fromkeys(("nncf-mul", "nncf-x86"), "harness.flows.nncf"),
-    "cadence-hoist": "harness.flows.cadence",
+    **dict.fromkeys(("cadence-hoist", "cadence-portable"), "harness.flows.cadence"),
     **dict.fromkeys(("vulkan-4w", "vulkan-8w"), "harness.flows.vulkan"),
     "xnnpack": "harness.flows.xnnpack",
 }

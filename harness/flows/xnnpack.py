@@ -1,21 +1,37 @@
-"""ExecuTorch's XNNPACKQuantizer, static int8 activations and per-channel symmetric int8 weights.
+"""ExecuTorch's XNNPACKQuantizer, static int8 activations and per-channel symmetric int8 weights, on its own runtime.
 
 Upstream: `executorch/backends/xnnpack/quantizer/xnnpack_quantizer.py`, configured as ExecuTorch's own
-`executorch/examples/xnnpack/quantization/example.py` does: `get_symmetric_quantization_config(is_per_channel=True)`.
+`executorch/examples/xnnpack/quantization/example.py` does: `get_symmetric_quantization_config(is_per_channel=True)`;
+lowered by `to_edge_transform_and_lower` with `XnnpackPartitioner`, and run by the runtime of the wheel.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.flows import Flow
+from harness.flows import Flow, Program
 from harness.flows.pt2e import calibrate, convert, export_strict, prepare
+from harness.flows.runtime import make_program
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
 
 
 def flow(name: str) -> Flow:
     """The flow `xnnpack`."""
-    return Flow(name, "executorch", export_strict, partial(prepare, _quantizer), calibrate, convert)
+    return Flow(
+        name=name,
+        package="executorch",
+        export=export_strict,
+        prepare=partial(prepare, _quantizer),
+        calibrate=calibrate,
+        convert=convert,
+        edge=export_again,
+        lower=lower,
+        programs=True,
+    )
 
 
 def _quantizer() -> Any:
@@ -25,3 +41,18 @@ def _quantizer() -> Any:
     )
 
     return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+
+
+def export_again(converted: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...]) -> ExportedProgram:
+    """The Q/DQ graph as the exported program that XNNPACK's lowering takes."""
+    import torch
+
+    return torch.export.export(converted, inputs)
+
+
+def lower(program: ExportedProgram) -> Program:
+    """Give XNNPACK what its partitioner takes, and the rest to the portable kernels."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    return make_program(to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]))
