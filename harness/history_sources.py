@@ -17,7 +17,7 @@ from typing import cast
 
 from harness import table
 from harness.errors import TableError, UsageError, in_a_line
-from harness.history import StoredRun, identity
+from harness.history_lines import StoredRun, identity
 from harness.records import OutputRow
 from harness.store import RUNNING, parse_header
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.history import StoredRun
+from harness.history_lines import StoredRun
 from harness.history_sources import collect
 from harness.records import OutputRow
 from tests.rows import ENVIRONMENT, output_row, quantizer_row, run_of

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import history
+from harness import history, history_lines
 from harness.environment import ISAS, STACK
 from harness.errors import UsageError
-from harness.history import StoredRun
+from harness.history_lines import StoredRun
 from harness.records import OutputRow
 from tests.rows import ENVIRONMENT, no_number, output_row, run_of
 from tests.stored_runs import START, stored
@@ -29,13 +29,14 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_columns_are_those_of_the_schema_number() -> None:
     """A new field of OutputRow or package of STACK changes the columns: then raise SCHEMA, and this list."""
-    assert history.SCHEMA == 2
+    assert history_lines.SCHEMA == 3
     assert " ".join(history.empty().columns) == (
         "run_id run started suite run_status filtered platform python cpu pinned "
         "torch torchvision torchao transformers nncf executorch numpy "
         "model size weights flow variant point output status sqnr_db sqnr_min_db max_abs_err cosine ref_rms numel "
         "noise_db sqnr_lo_db sqnr_hi_db task_metric "
-        "quantize_nodes dequantize_nodes slice_nodes nodes fix_state cause error"
+        "quantize_nodes dequantize_nodes slice_nodes nodes kernel_db int8_convs int8_linears float_convs float_linears "
+        "delegated_nodes undelegated_nodes program_bytes fix_state cause error"
     )
 
 
@@ -110,9 +111,9 @@ def test_two_machines_may_call_their_runs_alike(file: Path) -> None:
 
 
 def test_identity_depends_on_both_files_and_on_where_one_ends() -> None:
-    known = {history.identity(*pair) for pair in [(b"ab", b"c"), (b"a", b"bc"), (b"ab", b"d"), (b"", b"abc")]}
+    known = {history_lines.identity(*pair) for pair in [(b"ab", b"c"), (b"a", b"bc"), (b"ab", b"d"), (b"", b"abc")]}
     assert len(known) == 4
-    assert history.identity(b"ab", b"c") in known
+    assert history_lines.identity(b"ab", b"c") in known
 
 
 def test_a_run_without_rows_has_no_line_and_is_not_counted(file: Path) -> None:

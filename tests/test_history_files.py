@@ -63,9 +63,9 @@ def _foreign(file: Path) -> None:
         (_empty, "cannot be read as parquet"),
         (_text, "cannot be read as parquet"),
         (_flipped, "cannot be read as parquet"),
-        (_with_schema(b"3"), "schema 3, this version reads 2"),
-        (_with_schema(b"\xff"), "this version reads 2"),
-        (_without_a_column, "its columns are not those of schema 2"),
+        (_with_schema(b"2"), "schema 2, this version reads 3"),
+        (_with_schema(b"\xff"), "this version reads 3"),
+        (_without_a_column, "its columns are not those of schema 3"),
         (_foreign, "no history of runs"),
     ],
 )
