@@ -37,7 +37,7 @@ def selecting(verb: F) -> F:
         models,
         click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only this flow; repeatable."),
         click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; repeatable."),
-        click.option("--suite", metavar="NAME", help="Suite to plan: gate (default), nightly, or the workspace's."),
+        click.option("--suite", metavar="NAME", help="Suite to plan: gate (default), kernels, nightly, or the workspace's."),
         click.option("--size", metavar="SIZE", help="Plan this size of every model instead of a suite."),
         click.option(
             "--lower/--no-lower",

@@ -203,12 +203,21 @@ def parse_settings(table: object, file: Path) -> Settings:
         if not re.fullmatch(r"[\w.-]+", name):
             raise ConfigError(f"{file}: tool.sqnr.suites: {name!r} cannot be a suite's name: letters, digits, . _ -")
         _check_tolerance_names(suite.tolerance, f"{file}: tool.sqnr.suites.{name}.tolerance")
-        for included in suite.includes:
-            if settings.suite(included).includes:
-                raise ConfigError(f"{file}: tool.sqnr.suites.{name}.includes: {included} includes suites itself")
+    _check_includes(settings.all_suites(), file)
     for index, item in enumerate(settings.override):
         _check_tolerance_names(item.tolerance, f"{file}: tool.sqnr.override.{index}.tolerance")
     return settings
+
+
+def _check_includes(suites: Mapping[str, Suite], file: Path) -> None:
+    """What a suite includes must be there and include nothing itself, the built-in suites' too: one may be replaced."""
+    for name, suite in suites.items():
+        where = f"{file}: tool.sqnr.suites.{name}.includes"
+        for included in suite.includes:
+            if included not in suites:
+                raise ConfigError(f"{where}: {unknown_name('suite', included, suites)}")
+            if suites[included].includes:
+                raise ConfigError(f"{where}: {included} includes suites itself")
 
 
 def _check_tolerance_names(tolerance: Mapping[str, float], where: str) -> None:

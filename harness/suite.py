@@ -116,17 +116,21 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
     _check_names(
         "size", (selection.size,) if selection.size else (), {size for one in sizes.values() for size in one or ()}
     )
-    fixes = fix_table.installed()
     _check_names(
-        "variant", selection.variants, {v for flow in flow_table.names() for v in fix_table.variants(flow, fixes)}
+        "variant",
+        selection.variants,
+        {v for flow in flow_table.names() for lowers in (True, False) for v in _variants(flow, lowers)},
     )
     if selection.suite:
         settings.suite(selection.suite)
-    planned = _suite_cases(_suite(selection, settings, sizes), settings, sizes, selection.lowered)
+    suite = _suite(selection, settings, sizes)
+    planned = _suite_cases(suite, settings, sizes, selection.lowered)
     cases = [case for case in planned if selection.fits(case)]
     if not cases:
+        lowers = selection.lowered is None and any(map(selection.fits, _suite_cases(suite, settings, sizes, True)))
         raise NothingMeasuredError(
             f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection, sizes)}"
+            + ("; with --lower there is one" if lowers else "")
         )
     every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, settings, sizes)}
     unlowered = frozenset(case for case in cases if not planned[case])
@@ -170,8 +174,6 @@ def _own_cases(suite: Suite, sizes: Sizes) -> dict[Case, bool]:
     models = _matching("model", suite.models, sizes)
     flows = _matching("flow", suite.flows, flow_table.names())
     lowered = frozenset(_matching("flow", suite.lowered, flow_table.names()))
-    fixes = fix_table.installed()
-    early = tuple(fix for fix in fixes if fix.stage not in (Stage.EDGE, Stage.LOWER))
     cases = {}
     for model in models:
         known = sizes[model]
@@ -182,9 +184,16 @@ def _own_cases(suite: Suite, sizes: Sizes) -> dict[Case, bool]:
         if known is not None and weights not in offered and not weights.startswith(FILE):
             continue
         for flow in flows:
-            for name in fix_table.variants(flow, fixes if flow in lowered else early):
+            for name in _variants(flow, flow in lowered):
                 cases[Case(model, suite.size, weights, flow, name)] = flow in lowered
     return cases
+
+
+def _variants(flow: str, lowers: bool) -> list[str]:
+    """The variants of a flow that is lowered, or of one that is not: then without fixes of the lowering."""
+    fixes = fix_table.installed()
+    early = tuple(fix for fix in fixes if fix.stage not in (Stage.EDGE, Stage.LOWER))
+    return fix_table.variants(flow, fixes if lowers else early)
 
 
 def _matching(kind: str, patterns: Iterable[str], names: Iterable[str]) -> list[str]:
@@ -208,6 +217,7 @@ def _filters(selection: Selection, sizes: Sizes) -> str:
         "--size": selection.size or "",
         "--weights": selection.weights or "",
     }
-    return " ".join(f"{flag} {value}" for flag, value in parts.items() if value) or (
-        "any model of this workspace" if sizes else "this workspace (it has no models)"
-    )
+    filters = [f"{flag} {value}" for flag, value in parts.items() if value]
+    if filters and selection.lowered is not None:
+        filters.append("--lower" if selection.lowered else "--no-lower")
+    return " ".join(filters) or ("any model of this workspace" if sizes else "this workspace (it has no models)")

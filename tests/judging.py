@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.compare import Rows, compare
-from harness.records import Case, Row
+from harness.records import Row
 from harness.settings import Settings
 from harness.verdicts import Outcome, Verdict
 from tests.rows import by_key, outputs_of, quantizers_of
@@ -23,7 +23,7 @@ def judge_all(
     *,
     settings: Settings | None = None,
     suite: str = "gate",
-    in_scope: Callable[[Case], bool] = lambda _case: True,
+    in_scope: Callable[[Row], bool] = lambda _row: True,
 ) -> list[Verdict]:
     """Verdicts on all rows, worst first."""
     return compare(

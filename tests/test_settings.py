@@ -47,11 +47,16 @@ def test_an_empty_table_gives_the_defaults_of_the_design() -> None:
     assert (allowed.ref_rms_rel, allowed.bound_rel, allowed.clip_fraction) == (1e-4, 1e-3, 1e-3)
 
 
-def test_gate_plans_small_and_nightly_full_with_half_the_allowance() -> None:
+def test_gate_and_kernels_plan_small_and_nightly_full_with_half_the_allowance() -> None:
     suites = load("").all_suites()
-    assert sorted(suites) == ["gate", "nightly"]
-    assert (suites["gate"].size, suites["nightly"].size) == ("small", "full")
-    assert suites["nightly"].tolerance == {"sqnr_drop_db": 0.25}
+    assert sorted(suites) == ["gate", "kernels", "nightly"]
+    assert (suites["gate"].size, suites["kernels"].size, suites["nightly"].size) == ("small", "small", "full")
+    assert {name: dict(suite.tolerance) for name, suite in suites.items()} == {
+        "gate": {}, "kernels": {}, "nightly": {"sqnr_drop_db": 0.25}
+    }  # fmt: skip
+    assert {name: suite.includes for name, suite in suites.items()} == {
+        "gate": (), "kernels": (), "nightly": ("kernels",)
+    }  # fmt: skip
 
 
 def test_zero_is_a_tolerance_and_a_seed() -> None:
@@ -61,12 +66,13 @@ def test_zero_is_a_tolerance_and_a_seed() -> None:
 
 def test_a_suite_of_the_workspace_takes_the_place_of_a_built_in_one_and_others_stay() -> None:
     settings = load('[suites.gate]\nsize = "full"\nweights = "pretrained"\n[suites.mine]\nsize = "small"')
-    assert sorted(settings.all_suites()) == ["gate", "mine", "nightly"]
+    assert sorted(settings.all_suites()) == ["gate", "kernels", "mine", "nightly"]
     assert (settings.suite("gate").size, settings.suite("gate").weights) == ("full", "pretrained")
 
 
 def test_an_unknown_suite_lists_the_near_match_and_then_all() -> None:
-    with pytest.raises(UsageError, match=r"no suite named 'nightyl'; did you mean nightly\? \(known: gate, nightly\)"):
+    known = r"\(known: gate, kernels, nightly\)"
+    with pytest.raises(UsageError, match=rf"no suite named 'nightyl'; did you mean nightly\? {known}"):
         load("").suite("nightyl")
 
 
@@ -213,6 +219,34 @@ def test_a_bad_date_is_named(until: str) -> None:
 
 def test_a_suite_without_a_size_does_not_load() -> None:
     assert "tool.sqnr.suites.mine.size: " in refusal('[suites.mine]\nmodels = ["vit"]')
+
+
+def test_a_suite_that_includes_an_unknown_one_lists_the_near_match() -> None:
+    assert refusal('[suites.mine]\nsize = "small"\nincludes = ["kernls"]') == (
+        f"{FILE}: tool.sqnr.suites.mine.includes: no suite named 'kernls'; did you mean kernels? "
+        "(known: gate, kernels, mine, nightly)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "included"),
+    [
+        ('[suites.mine]\nsize = "small"\nincludes = ["nightly"]', "mine", "nightly"),
+        ('[suites.mine]\nsize = "small"\nincludes = ["mine"]', "mine", "mine"),
+        # A built-in suite includes one that the workspace put in the place of another built-in one.
+        ('[suites.kernels]\nsize = "small"\nincludes = ["gate"]', "nightly", "kernels"),
+    ],
+)
+def test_suites_are_included_one_deep(text: str, name: str, included: str) -> None:
+    assert refusal(text) == f"{FILE}: tool.sqnr.suites.{name}.includes: {included} includes suites itself"
+
+
+@pytest.mark.parametrize("key", ["lowered", "includes"])
+@pytest.mark.parametrize("value", ['"x86-*"', "[1]", "true"])
+def test_what_a_suite_lowers_and_includes_are_lists_of_names(key: str, value: str) -> None:
+    message = refusal(f'[suites.mine]\nsize = "small"\n{key} = {value}')
+    assert message.startswith(f"{FILE}: tool.sqnr.suites.mine.{key}")
+    assert "(got " in message
 
 
 def test_several_mistakes_are_counted() -> None:

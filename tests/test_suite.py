@@ -1,7 +1,8 @@
-"""Which cases are planned, and which baseline rows a plan answers for."""
+"""Which cases are planned."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -10,19 +11,12 @@ import pytest
 from harness import fixes
 from harness.adapter import Size
 from harness.errors import ExitCode, NothingMeasuredError, UsageError
-from harness.fixes import Fix, Reading
+from harness.flows import ARM_FLOWS
 from harness.flows import names as flow_names
-from harness.records import Stage
-from harness.settings import BUILTIN_SUITES, Settings
-from harness.suite import UNKNOWN_WEIGHTS, Plan, Selection, Sizes, make_plan, resolve_weights
+from harness.settings import BUILTIN_SUITES
+from harness.suite import UNKNOWN_WEIGHTS, Selection, resolve_weights
+from tests.planning import plan, planned_fix
 from tests.rows import SIZES, case, settings_from
-
-
-def fix(name: str, *flows: str, repaired: bool = True) -> Fix:
-    """A fix that is planned and never run."""
-    reading = Reading(1.0, 2.0, right=False)
-    repair = (lambda: pytest.fail("planning enters no repair")) if repaired else None
-    return Fix(name, "link", "torch", (), flows, Stage.LOWER, "a number", lambda: reading, repair)
 
 
 @pytest.fixture
@@ -31,33 +25,35 @@ def known_fixes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
     monkeypatch.setattr(fixes, "installed", lambda: request.param)
 
 
-def variants_of(flow: str) -> list[str]:
-    return fixes.variants(flow, fixes.installed())
-
-
-def plan(sizes: Sizes = SIZES, settings: Settings | None = None, **wanted: object) -> Plan:
-    return make_plan(Selection(**wanted), settings or Settings(), sizes)  # type: ignore[arg-type]
-
-
 # Suites
+
+
+def through(patterns: Iterable[str]) -> set[tuple[str, str]]:
+    """Every model with every flow that fits a pattern."""
+    flows = [flow for flow in flow_names() if any(fnmatchcase(flow, pattern) for pattern in patterns)]
+    return {(model, flow) for model in SIZES for flow in flows}
 
 
 def test_the_gate_is_every_model_small_through_every_flow_with_its_first_weights() -> None:
     made = plan()
     assert (made.suite, made.filtered) == ("gate", False)
-    assert {(item.model, item.flow, item.variant) for item in made.cases} == {
-        (model, flow, variant) for model in SIZES for flow in flow_names() for variant in variants_of(flow)
-    }
+    assert {(item.model, item.flow) for item in made.cases} == through(["*"])
     assert {(item.size, item.weights) for item in made.cases} == {("small", "trained")}
 
 
-def test_nightly_is_every_model_full_through_its_flows() -> None:
+def test_kernels_is_every_model_small_through_the_flows_that_are_compiled() -> None:
+    made = plan(suite="kernels")
+    compiled = {"x86-static", "x86-dynamic", *ARM_FLOWS}
+    assert {(item.model, item.flow) for item in made.cases} == through(compiled)
+    assert {(item.size, item.weights) for item in made.cases} == {("small", "trained")}
+
+
+def test_nightly_is_every_model_full_through_its_flows_and_all_of_kernels() -> None:
     made = plan(suite="nightly")
-    patterns = BUILTIN_SUITES["nightly"].flows
-    assert {(item.model, item.flow) for item in made.cases} == {
-        (model, flow) for model in SIZES for flow in flow_names() if any(fnmatchcase(flow, p) for p in patterns)
-    }
-    assert {(item.size, item.weights) for item in made.cases} == {("full", "seeded")}
+    full = [item for item in made.cases if item.size == "full"]
+    assert {(item.model, item.flow) for item in full} == through(BUILTIN_SUITES["nightly"].flows)
+    assert {item.weights for item in full} == {"seeded"}
+    assert set(made.cases) - set(full) == set(plan(suite="kernels").cases)
 
 
 def test_cases_are_planned_once_and_each_flows_together() -> None:
@@ -68,7 +64,7 @@ def test_cases_are_planned_once_and_each_flows_together() -> None:
 
 # Variants
 
-ONE, TWO, THREE = (fix(name, "x86-*") for name in ("a", "b", "c"))
+ONE, TWO, THREE = (planned_fix(name, "x86-*") for name in ("a", "b", "c"))
 
 
 def planned_variants(flow: str, **wanted: object) -> list[str]:
@@ -82,8 +78,8 @@ def planned_variants(flow: str, **wanted: object) -> list[str]:
         ((ONE,), ["released", "+a"]),
         ((ONE, TWO), ["released", "+a", "+a+b", "+b"]),
         ((ONE, TWO, THREE), ["released", "+a", "+a+b", "+a+b+c", "+a+c", "+b", "+b+c", "+c"]),
-        ((ONE, fix("elsewhere", "arm-*")), ["released", "+a"]),
-        ((fix("probe-only", "x86-*", repaired=False),), ["released"]),
+        ((ONE, planned_fix("elsewhere", "arm-*")), ["released", "+a"]),
+        ((planned_fix("probe-only", "x86-*", repaired=False),), ["released"]),
     ],
     indirect=["known_fixes"],
 )
@@ -110,21 +106,14 @@ def test_a_variant_can_be_asked_for_by_name_and_a_wrong_one_lists_the_near_match
         plan(variants=("+b+a",))
 
 
-@pytest.mark.parametrize("known_fixes", [(ONE,)], indirect=True)
-@pytest.mark.usefixtures("known_fixes")
-def test_the_rows_of_a_fix_that_was_taken_away_are_orphans_of_a_whole_suite() -> None:
-    assert plan().scope()(case(variant="+gone"))
-    assert plan().scope()(case(variant="+a"))
-    assert not plan(variants=("+a",)).scope()(case(variant="+gone"))
-
-
 # Other models and suites
 
 
 def test_a_model_without_the_size_is_not_planned() -> None:
     sizes = {**SIZES, "tiny": {"small": Size(("trained",), ("y",))}}
     assert "tiny" in {item.model for item in plan(sizes).cases}
-    assert "tiny" not in {item.model for item in plan(sizes, suite="nightly").cases}
+    assert {item.size for item in plan(sizes, suite="nightly").cases if item.model == "tiny"} == {"small"}  # kernels
+    assert "tiny" not in {item.model for item in plan(sizes, size="full").cases}
 
 
 def test_a_suite_of_the_workspace_says_which_models_flows_and_weights() -> None:
@@ -139,8 +128,8 @@ def test_a_suite_of_the_workspace_says_which_models_flows_and_weights() -> None:
 
 def test_an_adapter_that_cannot_be_imported_is_planned_so_that_its_rows_can_say_why() -> None:
     made = plan({**SIZES, "broken": None})
-    broken = [item for item in made.cases if item.model == "broken"]
-    assert len(broken) == sum(len(variants_of(flow)) for flow in flow_names())
+    broken, sound = ([item for item in made.cases if item.model == model] for model in ("broken", "resnet"))
+    assert [(item.flow, item.variant) for item in broken] == [(item.flow, item.variant) for item in sound]
     assert {(item.size, item.weights) for item in broken} == {("small", UNKNOWN_WEIGHTS)}
 
 
@@ -156,6 +145,8 @@ def test_an_adapter_that_cannot_be_imported_is_planned_so_that_its_rows_can_say_
         {"size": "full"},
         {"weights": "seeded"},
         {"excluded": ("layer1.*",)},
+        {"lowered": True},
+        {"lowered": False},
     ],
 )
 def test_any_filter_makes_a_plan_a_selection(wanted: dict[str, object]) -> None:
@@ -187,7 +178,7 @@ def test_weights_alone_plan_the_small_size_with_those_weights() -> None:
     [
         ({"models": ("resnt",)}, "no model named 'resnt'; did you mean resnet? (known: resnet, vit)"),
         ({"flows": ("x86-statik",)}, "no flow named 'x86-statik'; did you mean x86-static"),
-        ({"suite": "nigtly"}, "no suite named 'nigtly'; did you mean nightly? (known: gate, nightly)"),
+        ({"suite": "nigtly"}, "no suite named 'nigtly'; did you mean nightly? (known: gate, kernels, nightly)"),
         ({"size": "smal"}, "no size named 'smal'; did you mean small"),
         ({"variants": ("relesed",)}, "no variant named 'relesed'; did you mean released"),
     ],
@@ -241,35 +232,3 @@ def test_weights_that_are_a_kind_stay_a_kind_even_beside_a_file_of_that_name(
 def test_weights_that_are_neither_list_the_kinds(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nor a kind of weights \(pretrained, seeded, trained\)"):
         resolve_weights(Selection(weights=str(tmp_path / "none.pth")), SIZES)
-
-
-# Scope: what an absent row means
-
-REMOVED = case(model="removed")
-
-
-def test_a_whole_suite_answers_for_its_cases_and_for_a_removed_models_rows_of_its_size() -> None:
-    in_scope = plan().scope()
-    assert in_scope(case())
-    assert in_scope(REMOVED)
-    assert in_scope(case(flow="removed-flow"))
-    assert not in_scope(case(model="removed", size="full", weights="seeded"))
-
-
-def test_a_filtered_run_answers_for_its_own_cases_only() -> None:
-    in_scope = plan(models=("resnet",)).scope()
-    assert in_scope(case())
-    assert not in_scope(case(model="vit"))
-    assert not in_scope(REMOVED)
-
-
-def test_one_suite_does_not_answer_for_what_another_plans() -> None:
-    mine = {"size": "small", "models": ["vit"]}
-    in_scope = plan(settings=settings_from(suites={"mine": mine}), suite="mine").scope()
-    assert in_scope(case(model="vit"))
-    assert not in_scope(case(model="resnet"))  # the gate's
-    assert in_scope(REMOVED)
-
-
-def test_the_rows_of_an_adapter_that_broke_are_missed() -> None:
-    assert plan({**SIZES, "resnet": None}).scope()(case(model="resnet"))
