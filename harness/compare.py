@@ -70,7 +70,7 @@ def _join(
         old, new = baseline.outputs.get(key), measured.outputs.get(key)
         row = new or old
         if row is not None and (new is not None or in_scope(row)):
-            yield _judge_output(old, new, tolerance_for(row), row.case in repaired), row
+            yield _judge_output(old, new, tolerance_for(row), (row.case, row.point) in repaired), row
     known_graphs = _known_graphs(measured) & _known_graphs(baseline)
     for key in sorted(baseline.quantizers.keys() | measured.quantizers.keys()):
         before, after = baseline.quantizers.get(key), measured.quantizers.get(key)
@@ -80,14 +80,18 @@ def _join(
             yield _judge_quantizer(before, after, tolerance_for(quantizer), both_known), quantizer
 
 
-def _fully_repaired(*sides: Rows) -> set[Case]:
-    """Of each flow's variants, the one with most fixes: what is still to be mended may leave the others at noise."""
-    fullest: dict[Case, Case] = {}
-    for case in sorted({row.case for side in sides for row in side.outputs.values()}):
+def _fully_repaired(*sides: Rows) -> set[tuple[Case, str]]:
+    """Of a flow's variants that tell of their fixes at a point, the one with most, and the point.
+
+    What is still to be mended may leave the others at noise, but not a fix that is at work only after the point.
+    """
+    fullest: dict[tuple[Case, str], Case] = {}
+    told = {(row.case, row.point) for side in sides for row in side.outputs.values() if row.fix_state}
+    for case, point in sorted(told):
         released = released_of(case)
-        if case.variant.count("+") > fullest.get(released, released).variant.count("+"):
-            fullest[released] = case
-    return set(fullest.values())
+        if case.variant.count("+") > fullest.get((released, point), released).variant.count("+"):
+            fullest[released, point] = case
+    return {(case, point) for (_, point), case in fullest.items()}
 
 
 def _known_graphs(rows: Rows) -> set[tuple[Case, str]]:

@@ -55,9 +55,9 @@ def test_the_order_of_the_rows_does_not_matter(old: list[Row], new: list[Row]) -
 
 def test_baseline_rows_out_of_scope_are_left_alone_but_measured_ones_never_are() -> None:
     rows = [output_row(), quantizer_row()]
-    assert judge_all(rows, [], in_scope=lambda _case: False) == []
-    assert len(judge_all([], rows, in_scope=lambda _case: False)) == 2
-    in_scope = judge_all([*rows, output_row(model="vit")], [], in_scope=lambda which: which.model == "vit")
+    assert judge_all(rows, [], in_scope=lambda _row: False) == []
+    assert len(judge_all([], rows, in_scope=lambda _row: False)) == 2
+    in_scope = judge_all([*rows, output_row(model="vit")], [], in_scope=lambda row: row.model == "vit")
     assert [(verdict.case.model, verdict.outcome) for verdict in in_scope] == [("vit", MISSING)]
 
 

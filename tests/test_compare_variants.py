@@ -76,6 +76,25 @@ def test_a_run_of_one_variant_knows_from_the_baseline_that_it_is_not_the_last_wo
     assert of(judge_all([alone], [alone, both]), "+a").outcome is OK
 
 
+@pytest.mark.parametrize("accepted_only", [True, False])
+def test_a_fix_of_the_lowering_is_no_excuse_for_the_converted_graph(accepted_only: bool) -> None:
+    """`+a` is all that mends the converted graph; with the fix of the lowering too, only the lowered one owes more."""
+    early, late = at(9.0, variant="+a"), at(30.0, variant="+a+lower", point="lowered")
+    rows = [early, replace(late, point="converted", fix_state=""), late, at(-5.0, variant="+lower", point="lowered")]
+    verdicts = judge_all(rows, [early] if accepted_only else rows, in_scope=lambda row: row.case == early.case)
+    assert [(verdict.case.variant, verdict.point) for verdict in verdicts if verdict.outcome is REGRESSED] == [
+        ("+a", "converted")
+    ]
+
+
+def test_where_only_the_lowering_is_mended_the_converted_graph_is_as_released() -> None:
+    rows = [at(-5.0, variant="+lower", fix_state=""), at(9.0, variant="+lower", point="lowered")]
+    assert {verdict.point: verdict.outcome for verdict in judge_all(rows, rows)} == {
+        "converted": OK,
+        "lowered": REGRESSED,
+    }
+
+
 def test_each_flow_has_its_own_fullest_variant() -> None:
     rows = [at(0.0, variant="+a"), at(30.0, variant="+a+b", flow="x86-dynamic")]
     assert of(judge_all(rows, rows), "+a").outcome is REGRESSED
