@@ -16,6 +16,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,15 @@ def train(session: nox.Session) -> None:
 
 @nox.session(requires=["stack"], venv_backend="none")
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks: SQNR side by side with torchao's."""
-    _run(session, "pytest", "-m", "bench", "--benchmark-enable", "tests/bench", *session.posargs)
+    """Run the benchmarks, and keep their results in reports/bench/ for the history."""
+    results = HERE / "reports" / "bench" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    kept = f"--benchmark-json={results}"
+    try:
+        _run(session, "pytest", "-m", "bench", "--benchmark-enable", kept, "tests/bench", *session.posargs)
+    finally:
+        if results.exists() and not results.stat().st_size:  # pytest opens it before it knows whether anything ran
+            results.unlink()
 
 
 def _compare_with(session: nox.Session, ref: str, selection: list[str]) -> None:

@@ -68,33 +68,29 @@ def read(file: Path) -> pd.DataFrame:
 
     Raises `UsageError` if there is no such file and `TableError` for one that is damaged or no history of this schema.
     """
-    return _outputs(_stored(file))
+    return read_both(file)[0]
 
 
-def read_speeds(file: Path) -> pd.DataFrame:
-    """All speeds of a history, sorted by start, run and what was timed. Raises as `read` does."""
-    return _speeds(_stored(file))
+def read_both(file: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The same, and all speeds, sorted by start, run and what was timed. Raises as `read` does."""
+    if not file.exists():
+        raise UsageError(f"{file}: no history there; `sqnr history` makes one from stored runs")
+    return _both(_load(file))
 
 
 def empty() -> pd.DataFrame:
     """The output rows of no run."""
-    return _outputs(schema().empty_table())
+    return _both(schema().empty_table())[0]
 
 
 def empty_speeds() -> pd.DataFrame:
     """The speeds of no benchmark."""
-    return _speeds(schema().empty_table())
+    return _both(schema().empty_table())[1]
 
 
 def known_ids(file: Path) -> frozenset[str]:
     """The identities of the runs in a history; none if there is no such file. Raises `TableError` as `read` does."""
     return frozenset(_ids(_load(file))) if file.exists() else frozenset()
-
-
-def _stored(file: Path) -> Any:
-    if not file.exists():
-        raise UsageError(f"{file}: no history there; `sqnr history` makes one from stored runs")
-    return _load(file)
 
 
 def _load(file: Path) -> Any:
@@ -120,12 +116,8 @@ def _ids(lines: Any) -> list[str]:
     return ids
 
 
-def _outputs(lines: Any) -> pd.DataFrame:
-    return _frame(lines, Kind.OUTPUT, OutputRow, KEY)
-
-
-def _speeds(lines: Any) -> pd.DataFrame:
-    return _frame(lines, Kind.SPEED, SpeedRow, SPEED_KEY)
+def _both(lines: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return _frame(lines, Kind.OUTPUT, OutputRow, KEY), _frame(lines, Kind.SPEED, SpeedRow, SPEED_KEY)
 
 
 def _frame(lines: Any, kind: Kind, row_type: type[OutputRow] | type[SpeedRow], key: Iterable[str]) -> pd.DataFrame:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from harness import extra
@@ -54,6 +55,11 @@ class StoredRun:
     run: Run
 
     @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.run.name
+
+    @property
     def rows(self) -> list[OutputRow]:
         """One for each line."""
         return self.run.outputs
@@ -62,7 +68,6 @@ class StoredRun:
         """The columns that all its lines share, but for `environment`'s."""
         plan = self.run.plan
         return {
-            "run": self.run.name,
             "suite": plan.suite,
             "run_status": self.run.status,
             "filtered": bool(plan.filtered),
@@ -86,7 +91,7 @@ class StoredBench:
 
     def head(self) -> dict[str, Any]:
         """The columns that all its lines share, but for `environment`'s."""
-        return {"run": self.name, "suite": BENCH, "run_status": COMPLETE, "filtered": False}
+        return {"suite": BENCH, "run_status": COMPLETE, "filtered": False}
 
 
 Stored = StoredRun | StoredBench
@@ -95,6 +100,15 @@ Stored = StoredRun | StoredBench
 def identity(header: bytes, outputs: bytes = b"") -> str:
     """What tells a run from every other: a digest of its run.json and outputs.csv, or of a benchmark's one file."""
     return hashlib.sha256(b"%d:%b%b" % (len(header), header, outputs)).hexdigest()[:16]
+
+
+def instant(where: Path, name: str, text: object) -> datetime:
+    """A time as UTC, which it is taken for where it does not say. Raises `TableError` for what is no time."""
+    try:
+        found = datetime.fromisoformat(text)  # type: ignore[arg-type]
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise TableError(f"{where}: {name}: {text!r} is no ISO 8601 time") from None
 
 
 def columns_of(row_type: type[OutputRow] | type[SpeedRow]) -> dict[str, type]:
@@ -135,6 +149,7 @@ def _shared(stored: Stored) -> dict[str, str | bool | datetime]:
     return {
         KIND: Kind.OUTPUT if isinstance(stored, StoredRun) else Kind.SPEED,
         "run_id": stored.run_id,
+        "run": _text(stored.name),
         "started": stored.started,
         **head,
         **{name: _text(environment.get(name)) for name in ("platform", "python", "cpu")},

@@ -1,4 +1,4 @@
-"""Finds finished runs in folders and zip archives (such as those a CI keeps), for the history.
+"""Finds finished runs and benchmarks' files in folders and zip archives (such as those a CI keeps), for the history.
 
 Archives are read in memory, with limits, and nothing is unpacked. Whatever is passed over has a note that says why.
 """
@@ -11,13 +11,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import cast
 
-from harness import table
+from harness import history_benchmarks, table
 from harness.errors import TableError, UsageError, in_a_line
-from harness.history_lines import StoredRun, identity
+from harness.history_benchmarks import FOLDER, SUFFIX
+from harness.history_lines import Stored, StoredRun, identity, instant
 from harness.records import OutputRow
 from harness.store import RUNNING, parse_header
 
@@ -32,10 +32,14 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, R
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a run lies: its folder (in an archive: as if it were one), and how a file in it is read."""
+    """Where a run lies: its folder (in an archive: as if it were one), and how a file in it is read.
+
+    A benchmark is one file, which `bench` names.
+    """
 
     folder: Path
     read: Callable[[str], bytes]
+    bench: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,15 @@ class _InMemory:
 
 def collect(
     sources: Iterable[Path], known: Collection[str] = (), leave_out: Collection[Path] = ()
-) -> tuple[list[StoredRun], list[str]]:
-    """The finished runs in `sources`, oldest first, each once, and a note for each that could not be taken.
+) -> tuple[list[Stored], list[str]]:
+    """The finished runs and benchmarks in `sources`, oldest first, each once, and a note for each that is passed over.
 
-    A source is a run's folder, any folder above, or a zip archive; zip archives in folders are read as well. A run that
-    is found twice has the name it is found under first. Runs whose identity is in `known` are left out without a note,
-    and so are the folders `leave_out` inside a source. Raises `UsageError` for a source that does not exist.
+    A source is a run's folder, any folder above, a zip archive, or a benchmark's JSON file. In folders zip archives are
+    read as well, and in both the JSON files of a folder called `bench`. What is found twice has the name it is found
+    under first. What has its identity in `known` is left out without a note, and so are the folders `leave_out` inside
+    a source. Raises `UsageError` for a source that does not exist.
     """
-    runs: dict[str, StoredRun] = {}
+    runs: dict[str, Stored] = {}
     notes: list[str] = []
     distinct: dict[str, Path] = {}
     for source in sources:
@@ -81,12 +86,15 @@ def collect(
                 runs[stored.run_id] = stored
         if not places and len(notes) == before:
             notes.append(f"{source}: holds no run (a folder with {_HEADER})")
-    ordered = sorted(runs.values(), key=lambda stored: (stored.started, stored.run.name, stored.run_id))
+    ordered = sorted(runs.values(), key=lambda stored: (stored.started, stored.name, stored.run_id))
     return ordered, list(dict.fromkeys(notes))  # a source may lie in another
 
 
-def _load(place: _Place, known: Collection[str]) -> StoredRun | None:
-    """The run at a place; None if it is known. Raises `TableError` if it cannot be read or has not finished."""
+def _load(place: _Place, known: Collection[str]) -> Stored | None:
+    """The run or benchmark at a place; None if it is known. Raises `TableError` if it is damaged or unfinished."""
+    if place.bench:
+        content = place.read(place.bench)
+        return None if identity(content) in known else history_benchmarks.parse(place.folder / place.bench, content)
     header, outputs = place.read(_HEADER), place.read(_OUTPUTS)
     run_id = identity(header, outputs)
     if run_id in known:
@@ -99,15 +107,13 @@ def _load(place: _Place, known: Collection[str]) -> StoredRun | None:
     run.outputs = table.parse(cast("Path", _InMemory(str(place.folder / _OUTPUTS), outputs)), OutputRow)
     if not run.outputs:
         raise TableError(f"{place.folder}: the run has no output rows")
-    try:
-        started = datetime.fromisoformat(run.started)
-        started = (started if started.tzinfo else started.replace(tzinfo=UTC)).astimezone(UTC)
-    except (TypeError, ValueError, OverflowError):
-        raise TableError(f"{place.folder / _HEADER}: started: {run.started!r} is no ISO 8601 time") from None
-    return StoredRun(run_id, started, run)
+    return StoredRun(run_id, instant(place.folder / _HEADER, "started", run.started), run)
 
 
 def _places(source: Path, leave_out: Collection[Path], notes: list[str]) -> Iterator[_Place]:
+    if source.suffix.lower() == SUFFIX and source.is_file():
+        yield _Place(source.parent, _reader(source.parent), source.name)
+        return
     if not source.is_dir():
         yield from _in_archive(source, notes)
         return
@@ -121,7 +127,13 @@ def _places(source: Path, leave_out: Collection[Path], notes: list[str]) -> Iter
         for file in sorted(files):
             if file.lower().endswith(".zip"):
                 yield from _in_archive(folder / file, notes)
+            elif _is_bench(folder / file):
+                yield _Place(folder, _reader(folder), file)
     notes += [f"skipped: {error.filename}: cannot be read: {error.strerror}" for error in unreadable]
+
+
+def _is_bench(path: PurePath) -> bool:
+    return path.parent.name == FOLDER and path.suffix.lower() == SUFFIX and path.name != _HEADER
 
 
 def _reader(folder: Path) -> Callable[[str], bytes]:
@@ -179,12 +191,17 @@ def _in_archive(file: Path, notes: list[str]) -> Iterator[_Place]:
             path = PurePosixPath(name.replace("\\", "/"))
             if path.suffix.lower() == ".zip":
                 notes.append(f"skipped: {file}: {name}: an archive in an archive is not read")
-            elif path.name == _HEADER and (path.is_absolute() or ".." in path.parts):
+                continue
+            if path.name != _HEADER and not _is_bench(path):
+                continue
+            if path.is_absolute() or ".." in path.parts:
                 notes.append(f"skipped: {file}: {name}: the name leads out of the archive")
-            elif path.name == _HEADER and archive.left < 0:
+                continue
+            if archive.left < 0:
                 notes.append(
                     f"skipped: {file}: {name} and what follows: over {MOST_ARCHIVE_BYTES / 2**20:.0f} MB in all"
                 )
                 return
-            elif path.name == _HEADER:
-                yield _Place(file.with_suffix("") / path.parent, archive.reader(name.removesuffix(_HEADER)))
+            bench = "" if path.name == _HEADER else path.name
+            inside = archive.reader(name.removesuffix(path.name))
+            yield _Place(file.with_suffix("") / path.parent, inside, bench)

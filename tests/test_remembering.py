@@ -37,7 +37,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def test_the_reports_are_collected_into_a_file_among_them(workspace: Workspace) -> None:
     save_runs(workspace, [40.0, 40.0, 38.0])
-    frame, steps, notes, new = remember(workspace)
+    frame, steps, notes, new, _ = remember(workspace)
     assert (len(frame), new, notes) == (3, 3, [])
     [step] = steps
     assert (step.run, step.change_db) == ("run03", -2.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,12 +33,13 @@ _MOST_LINES = 20
 
 
 class Remembered(NamedTuple):
-    """A history, the steps in it (worst first), what could not be taken, and how many runs were new to it."""
+    """A history, its steps (worst first), what could not be taken, how many runs were new to it, and its speeds."""
 
     frame: pd.DataFrame
     steps: list[Step]
     notes: list[str]
     new: int
+    speeds: pd.DataFrame
 
 
 def history_file(workspace: Workspace, into: Path | None = None) -> Path:
@@ -63,16 +64,17 @@ def remember(workspace: Workspace, sources: Sequence[Path] = (), into: Path | No
         sources = [workspace.reports]
     runs, notes = collect(sources, history.known_ids(file), leave_out)
     new = history.append(file, runs) if runs else 0
-    return _recalled(workspace, history.read(file) if file.exists() else history.empty(), notes, new)
+    return _recalled(workspace, file if file.exists() else None, notes, new)
 
 
 def recall(workspace: Workspace, file: Path | None = None) -> Remembered:
     """A history as it is stored, and its steps. Raises what `harness.history.read` raises."""
-    return _recalled(workspace, history.read(history_file(workspace, file)), [], 0)
+    return _recalled(workspace, history_file(workspace, file), [], 0)
 
 
-def _recalled(workspace: Workspace, frame: pd.DataFrame, notes: list[str], new: int) -> Remembered:
-    return Remembered(frame, find_steps(frame, allowance(workspace, frame, notes)), notes, new)
+def _recalled(workspace: Workspace, file: Path | None, notes: list[str], new: int) -> Remembered:
+    frame, speeds = history.read_both(file) if file else (history.empty(), history.empty_speeds())
+    return Remembered(frame, find_steps(frame, allowance(workspace, frame, notes)), notes, new, speeds)
 
 
 def allowance(workspace: Workspace, frame: pd.DataFrame, notes: list[str]) -> Allowance:
@@ -106,19 +108,24 @@ def allowance(workspace: Workspace, frame: pd.DataFrame, notes: list[str]) -> Al
 
 
 def print_history(console: Console, remembered: Remembered, file: Path, most: int = _MOST_LINES) -> None:
-    """How many runs and which span, the steps, and what could not be taken."""
+    """How many runs and which span, the steps, the latest speeds, and what could not be taken."""
     from harness.report.history_frames import several_platforms, steps_frame
+    from harness.report.speed_frames import speed_tables
 
-    frame, steps, notes, new = remembered
+    frame, steps, notes, new, speeds = remembered
     for note in notes[:most]:
         print_line(console, f"note: {note}")
     if len(notes) > most:
         console.print(f"... and {len(notes) - most} more notes", highlight=False)
     if steps:
-        _print_steps(console, steps_frame(steps[:most], name_platform=several_platforms(frame)))
+        lines = steps_frame(steps[:most], name_platform=several_platforms(frame))
+        _print_table(console, "Steps in SQNR, worst first", lines, words=set(lines.columns) - {"change"})
     if len(steps) > most:
         console.print(f"... and {len(steps) - most} more steps: --json has all", highlight=False)
-    runs, first, last = _span(frame)
+    for table in speed_tables(speeds):
+        _print_table(console, table.title, table.frame, words=("model",))
+        print_line(console, table.note)
+    runs, first, last = _span(remembered)
     if runs:
         text = f"{_count(runs, 'run')} ({new} new), {first:%Y-%m-%d} to {last:%Y-%m-%d}, {_count(len(steps), 'step')}"
     else:
@@ -130,10 +137,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _print_steps(console: Console, lines: pd.DataFrame) -> None:
-    table = Table(title="Steps in SQNR, worst first", title_justify="left")
+def _print_table(console: Console, title: str, lines: pd.DataFrame, words: Collection[str]) -> None:
+    table = Table(title=title, title_justify="left")
     for column in lines.columns:
-        table.add_column(column, justify="right" if column == "change" else "left", overflow="fold")
+        table.add_column(shown(column), justify="left" if column in words else "right", overflow="fold")
     for line in lines.itertuples(index=False):
         table.add_row(*map(shown, line))
     console.print(table)
@@ -141,8 +148,10 @@ def _print_steps(console: Console, lines: pd.DataFrame) -> None:
 
 def as_json(remembered: Remembered, file: Path) -> str:
     """The same for programs: numbers exact, times in ISO 8601, null where there is none."""
-    frame, steps, notes, new = remembered
-    runs, first, last = _span(frame)
+    from harness.report.speed_frames import latest
+
+    _, steps, notes, new, speeds = remembered
+    runs, first, last = _span(remembered)
     content = {
         "file": str(file),
         "runs": runs,
@@ -150,6 +159,7 @@ def as_json(remembered: Remembered, file: Path) -> str:
         "first": first.isoformat() if runs else None,
         "last": last.isoformat() if runs else None,
         "steps": [_plain(step) for step in steps],
+        "speeds": _plain_speeds(latest(speeds)),
         "notes": notes,
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
@@ -166,6 +176,17 @@ def _plain(step: Step) -> dict[str, Any]:
     }
 
 
-def _span(frame: pd.DataFrame) -> tuple[int, Any, Any]:
-    """How many runs, and when the first and the last began."""
-    return frame["run_id"].nunique(), frame["started"].min(), frame["started"].max()
+def _plain_speeds(speeds: pd.DataFrame) -> list[dict[str, Any]]:
+    lines = speeds.assign(started=[when.isoformat() for when in speeds["started"]]).astype(object)
+    records: list[dict[str, Any]] = lines.where(lines.notna(), None).to_dict("records")
+    return records
+
+
+def _span(remembered: Remembered) -> tuple[int, Any, Any]:
+    """How many runs and benchmarks, and when the first and the last began."""
+    began = {
+        run_id: started
+        for frame in (remembered.frame, remembered.speeds)
+        for run_id, started in zip(frame["run_id"], frame["started"], strict=True)
+    }
+    return len(began), min(began.values(), default=None), max(began.values(), default=None)
