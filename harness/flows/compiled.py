@@ -132,6 +132,5 @@ def kernels(code: str) -> dict[str, int]:
 
 
 def _digest(code: str) -> str:
-    """SHA-256 of the code without its comments, which hold paths."""
-    lines = (line for line in code.splitlines() if not line.lstrip().startswith("#"))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    """SHA-256 of the code without its comments, which hold paths and addresses."""
+    return hashlib.sha256(ast.unparse(ast.parse(code)).encode()).hexdigest()

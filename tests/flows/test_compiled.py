@@ -37,6 +37,12 @@ def test_kernels_are_counted_in_what_is_called():
     assert compiled.kernels(CODE) == {"int8_convs": 2, "int8_linears": 1, "float_convs": 1, "float_linears": 3}
 
 
+def test_programs_are_told_apart_by_their_code_and_not_by_addresses_in_its_comments():
+    digest = compiled._digest
+    assert digest("a = None  # 7f7174afc9b0") == digest("# AOT ID: 1\na = None  # 7f7174afcb40")
+    assert digest("a = None") != digest("a = 1")
+
+
 class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
