@@ -16,9 +16,12 @@ from rich.console import Console
 from harness import history, history_benchmarks
 from harness.errors import TableError
 from harness.history_sources import collect
+from harness.report.html import page
 from harness.report.speed_frames import speed_tables
 from harness.verbs.remembering import Remembered, as_json, print_history, remember
+from harness.verbs.reporting import timeline_of
 from harness.workspace import Workspace
+from tests.report.html.pages import Page
 from tests.rows import output_row, run_of, workspace_at
 from tests.speeds import results, save_results, speed_row
 from tests.stored_runs import only_note, stored
@@ -199,3 +202,10 @@ def test_json_has_the_latest_speeds_exactly(workspace: Workspace) -> None:
 def test_hostile_names_are_shown_as_they_are(workspace: Workspace) -> None:
     save_results(workspace.reports / "bench" / "a.json", speed_row(model="[red]\x1b[2J", isa="\u202eAVX"))
     assert "[red]\\x1b[2J/full" in said(remember(workspace))
+
+
+def test_the_page_has_the_table_too_also_where_no_run_is_stored(workspace: Workspace) -> None:
+    save_results(workspace.reports / "bench" / "a.json", speed_row(model="<script>alert(1)</script>"))
+    found = Page(page.render_history(timeline_of(remember(workspace))))
+    assert "<script>alert(1)</script>/full 80.0 ms 30.0 ms 10.0 ms, 3.00× (2.90 to 3.12)" in found.words
+    assert "published: Graviton 3E" in found.words

@@ -130,7 +130,7 @@ def timeline_of(remembered: Remembered) -> Timeline:
     """A history as the page shows it."""
     from harness.report.html.timeline import timeline
 
-    return timeline(remembered.frame, remembered.steps)
+    return timeline(remembered.frame, remembered.steps, remembered.speeds)
 
 
 def known_history(workspace: Workspace, file: Path | None = None) -> Timeline | None:

@@ -11,6 +11,7 @@ import pandas as pd
 from harness.report.history_frames import runs_frame, series_frame, several_platforms, stack_marks, steps_frame
 from harness.report.html.figures import BLUE, ORANGE, Figure, folded, significant
 from harness.report.phrases import number
+from harness.report.speed_frames import SpeedTable, speed_tables
 from harness.report.text import plain, visible
 from harness.steps import SeriesKey, Step, StepKind
 
@@ -38,10 +39,12 @@ class Timeline:
     traces: list[Figure]
     spans: list[tuple[float, float]]
     layout: dict[str, Figure]
+    speeds: tuple[tuple[SpeedTable, list[list[str]]], ...] = ()
+    """Tables of the latest speeds, and their lines."""
 
 
-def timeline(history: pd.DataFrame, steps: Sequence[Step]) -> Timeline:
-    """The timeline of a history and of the steps found in it, worst first."""
+def timeline(history: pd.DataFrame, steps: Sequence[Step], speeds: pd.DataFrame | None = None) -> Timeline:
+    """The timeline of a history and of the steps found in it, worst first, and with what was timed."""
     runs, lines, marks = runs_frame(history), series_frame(history), stack_marks(history)
     text = steps_frame(steps, name_platform=several_platforms(history))
     by_series: dict[SeriesKey, list[tuple[Step, Any]]] = {}
@@ -66,7 +69,12 @@ def timeline(history: pd.DataFrame, steps: Sequence[Step]) -> Timeline:
         ],
         spans=[_span(groups[key]) for key in keys],
         layout={name: _layout(marks[marks["platform"] == name]) for name in runs["platform"].unique()},
+        speeds=_speeds(speeds),
     )
+
+
+def _speeds(speeds: pd.DataFrame | None) -> tuple[tuple[SpeedTable, list[list[str]]], ...]:
+    return () if speeds is None else tuple((table, table.frame.to_numpy().tolist()) for table in speed_tables(speeds))
 
 
 def _summary(runs: pd.DataFrame, series: int, steps: int) -> str:
