@@ -85,6 +85,17 @@ def test_a_program_is_never_compiled_again(static):
         program.run(torch.zeros(3, 4, 6, 6))
 
 
+def test_a_program_made_beside_another_leaves_that_one_running(static):
+    _, program = static
+    model, x = Layers().eval(), torch.ones(2, 4, 6, 6)
+    before = program.run(x)
+    with torch.no_grad():
+        beside = compiled.lower_beside((model, (x,)))
+    assert (beside.counts["float_convs"], beside.counts["int8_convs"]) == (1, 0)
+    assert sqnr_db(reference=model(x).detach(), actual=beside.run(x)) > 100
+    assert torch.equal(program.run(x), before)
+
+
 STOPS = """
 
 if Path(__file__).with_name("stops").exists():
