@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from torch.fx import GraphModule
 from harness import flows
 from harness.adapter import Batch, Size
 from harness.fixes import Fix, Reading, Repair
-from harness.flows import Flow
+from harness.flows import Flow, Program
 from harness.pipeline import CaseResult, Pipeline
 from harness.records import Case, Stage
 from harness.store import COMPLETE, Run, create_run
@@ -134,6 +135,19 @@ def lowering(gain: float = 1.0) -> Flow:
         return program
 
     return changed("x86-static", edge=lambda graph, _inputs: graph, lower=lower)
+
+
+def program(
+    run: Callable[..., Any] = lambda graph, *inputs: graph(*inputs),
+    counts: Mapping[str, int] | None = None,
+    digest: Callable[[], str] = lambda: "",
+) -> Flow:
+    """x86-static, then a program that does `run` with the converted graph and the inputs: by default what that does."""
+
+    def lower(graph: GraphModule) -> Program:
+        return Program(partial(run, graph), counts or {}, digest())
+
+    return changed("x86-static", edge=lambda graph, _inputs: graph, lower=lower, programs=True)
 
 
 def gain_of(value: float) -> Repair:
