@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from harness.files import storable
-from harness.records import FAILED, RELEASED, FixState, OutputRow, Status
+from harness.records import FAILED, RELEASED, Case, FixState, OutputRow, Status
 from harness.report.names import subject_names
 from harness.report.order import natural, point_order, variant_order
 from harness.report.phrases import fixed
@@ -48,6 +48,8 @@ def fix_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
     NaN where there is none; `gain_db` is against released code at the same point. `text` stands in the cell and begins
     with `mark` (see `LEGEND`), `hover` says it in sentences. Names and errors are as users wrote them: escape them.
     """
+    rows = list(rows)
+    states = {row.case: row.fix_state for row in rows if row.fix_state}  # told at one point, if not the last
     last: dict[_Key, OutputRow] = {}
     for row in rows:
         key = (row.model, row.size, row.weights, row.output, row.flow, row.variant)
@@ -57,20 +59,26 @@ def fix_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
     shown = [row for row in last.values() if row.flow in mended]
     names = _row_names(shown)
     shown.sort(key=lambda row: (natural(names[_subject(row)]), natural(row.flow), variant_order(row.variant)))
-    return pd.DataFrame(_cells(shown, names, last), columns=_COLUMNS).astype({"sqnr_db": float, "gain_db": float})
+    return pd.DataFrame(_cells(shown, names, last, states), columns=_COLUMNS).astype(
+        {"sqnr_db": float, "gain_db": float}
+    )
 
 
 def _cells(
-    shown: list[OutputRow], names: dict[tuple[str, ...], str], last: dict[_Key, OutputRow]
+    shown: list[OutputRow],
+    names: dict[tuple[str, ...], str],
+    last: dict[_Key, OutputRow],
+    states: dict[Case, str],
 ) -> Iterator[list[object]]:
     for row in shown:
         name = names[_subject(row)]
         released = last.get((row.model, row.size, row.weights, row.output, row.flow, RELEASED))
         level, gain = _level(row), _gain(released, row)
-        mark = _mark(row)
+        state = states.get(row.case, "")
+        mark = _mark(row, state)
         text = " ".join(filter(None, (mark, _value(row))))
         where = [storable(part) for part in (name, row.flow, row.variant, row.point)]
-        yield [*where, level, gain, mark, text, storable(_hover(name, row, released, gain))]
+        yield [*where, level, gain, mark, text, storable(_hover(name, row, released, gain, state))]
 
 
 def _subject(row: OutputRow) -> tuple[str, ...]:
@@ -101,8 +109,8 @@ def _broken(row: OutputRow) -> bool:
     return absent or always_fails(row)
 
 
-def _mark(row: OutputRow) -> str:
-    return "!" if _broken(row) else next((sign for state, sign in _MARKS.items() if row.fix_state == state), "")
+def _mark(row: OutputRow, state: str) -> str:
+    return "!" if _broken(row) else next((sign for known, sign in _MARKS.items() if state == known), "")
 
 
 def _value(row: OutputRow) -> str:
@@ -122,7 +130,7 @@ def _in_db(row: OutputRow | None) -> str:
     return f"{fixed(_level(row), 2)} dB" + (" (exact)" if row.status == Status.EXACT else "")
 
 
-def _hover(name: str, row: OutputRow, released: OutputRow | None, gain: float) -> str:
+def _hover(name: str, row: OutputRow, released: OutputRow | None, gain: float, state: str) -> str:
     how = "as released" if row.variant == RELEASED else f"with {row.variant}"
     where = f"{name} through {row.flow} {how}, {row.point}"
     if row.variant == RELEASED:
@@ -130,5 +138,5 @@ def _hover(name: str, row: OutputRow, released: OutputRow | None, gain: float) -
     else:
         difference = "" if math.isnan(gain) else f", gain {fixed(gain, 2, '+')} dB"
         text = f"{where}: {_in_db(released)} as released, {_in_db(row)} repaired{difference}."
-    state = next((sentence for known, sentence in _STATES.items() if row.fix_state == known), "")
-    return " ".join(filter(None, (text, state, f"Error: {row.error}" if row.error else "")))
+    sentence = next((sentence for known, sentence in _STATES.items() if state == known), "")
+    return " ".join(filter(None, (text, sentence, f"Error: {row.error}" if row.error else "")))

@@ -17,6 +17,7 @@ from harness.report.phrases import fixed, number
 _MOST_COLUMNS = 12
 _CASE = ["model", "size", "weights", "flow", "variant"]
 _QUANTIZED = (Point.CONVERTED, Point.LOWERED)
+_IDLE = (FixState.INERT, FixState.UPSTREAMED)
 
 
 def sqnr_table(rows: Iterable[OutputRow]) -> pd.DataFrame:
@@ -57,12 +58,14 @@ def fix_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
 
     Variants that are inert or upstreamed are left out: they are evidence of nothing.
     """
+    rows = list(rows)
+    idle = {row.case for row in rows if row.fix_state in _IDLE}  # what is lowered after it says nothing more
     last = {(row.case, row.output): row for row in sorted(rows, key=lambda row: point_order(row.point))}
     names = subject_names(map(_subject, last.values()))
     lines = []
     for (case, output), row in sorted(last.items()):
         released = last.get((released_of(case), output))
-        if case.variant == RELEASED or row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
+        if case.variant == RELEASED or case in idle:
             continue
         where = [names[_subject(row)], case.flow, case.variant, output]
         lines.append([*map(storable, where), _level(released), _level(row), _gain(released, row)])
@@ -75,7 +78,7 @@ def idle_fixes(rows: Iterable[OutputRow]) -> list[str]:
     names = subject_names(map(_subject, rows))
     cases: dict[tuple[str, str, str], set[str]] = {}
     for row in rows:
-        if row.fix_state in (FixState.INERT, FixState.UPSTREAMED):
+        if row.fix_state in _IDLE:
             cases.setdefault((row.fix_state, row.flow, row.variant), set()).add(names[_subject(row)])
     return [
         f"{flow} {variant}: {state} on {', '.join(sorted(models))}"

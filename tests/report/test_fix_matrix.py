@@ -52,6 +52,13 @@ def test_the_last_point_counts_in_whatever_order_rows_come(order: int) -> None:
     assert (cell["point"], cell["sqnr_db"], cell["gain_db"]) == ("lowered", 39.5, 39.0)
 
 
+@pytest.mark.parametrize(("state", "mark"), [("inert", "="), ("upstreamed", "↑"), ("unknown", "?"), ("needed", "")])
+def test_what_a_fix_did_before_the_lowering_stands_at_the_last_point_too(state: str, mark: str) -> None:
+    rows = [output_row(), output_row(point="lowered"), repaired_row(fix_state=state)]
+    cell = repaired_cell(*rows, repaired_row(point="lowered", fix_state="", sqnr_db=29.0))
+    assert (cell["point"], cell["mark"], cell["text"]) == ("lowered", mark, f"{mark} 29.0".strip())
+
+
 def test_levels_at_different_points_are_not_subtracted() -> None:
     assert math.isnan(repaired_cell(output_row(), repaired_row(point="lowered"))["gain_db"])
 

@@ -98,6 +98,14 @@ def test_a_fix_that_changed_nothing_is_no_evidence_but_is_named(state: str) -> N
     assert idle_fixes(rows) == [f"x86-static +fix: {state} on resnet/small"]
 
 
+@pytest.mark.parametrize("state", ["inert", "upstreamed"])
+def test_what_was_lowered_after_a_fix_that_changed_nothing_is_no_evidence_either(state: str) -> None:
+    rows = [output_row(), repaired_row(fix_state=state)]
+    rows += [output_row(point="lowered"), repaired_row(point="lowered", fix_state="")]
+    assert fix_lines(*rows) == []
+    assert idle_fixes(rows) == [f"x86-static +fix: {state} on resnet/small"]
+
+
 def test_a_fix_that_is_needed_by_one_model_and_inert_on_another_is_in_both_lists() -> None:
     rows = [output_row(sqnr_db=20.0), repaired_row(), output_row(model="vit")]
     rows += [repaired_row(model="vit", fix_state="inert"), repaired_row(model="vit", size="full", fix_state="inert")]
