@@ -59,9 +59,8 @@ def fix_matrix(rows: Iterable[OutputRow]) -> pd.DataFrame:
     shown = [row for row in last.values() if row.flow in mended]
     names = _row_names(shown)
     shown.sort(key=lambda row: (natural(names[_subject(row)]), natural(row.flow), variant_order(row.variant)))
-    return pd.DataFrame(_cells(shown, names, last, states), columns=_COLUMNS).astype(
-        {"sqnr_db": float, "gain_db": float}
-    )
+    cells = _cells(shown, names, last, states)
+    return pd.DataFrame(cells, columns=_COLUMNS).astype({"sqnr_db": float, "gain_db": float})
 
 
 def _cells(
