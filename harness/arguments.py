@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from harness.suite import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
+ALL = "all"
+"""In the place of an instruction set: every one that this processor has int8 kernels for."""
 
 
 models = click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
@@ -37,7 +39,9 @@ def selecting(verb: F) -> F:
         models,
         click.option("-f", "--flow", "flows", multiple=True, metavar="NAME", help="Only this flow; repeatable."),
         click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; repeatable."),
-        click.option("--suite", metavar="NAME", help="Suite to plan: gate (default), kernels, nightly, or the workspace's."),
+        click.option(
+            "--suite", metavar="NAME", help="Suite to plan: gate (default), kernels, nightly, or the workspace's."
+        ),
         click.option("--size", metavar="SIZE", help="Plan this size of every model instead of a suite."),
         click.option(
             "--lower/--no-lower",
@@ -61,7 +65,11 @@ def measuring(verb: F) -> F:
         click.option("--shuffle", type=int, metavar="SEED", help="Measure in a shuffled order; no byte may change."),
         click.option("--no-pin", is_flag=True, help="Use every instruction set the CPU has; not for baselines."),
         click.option(
-            "--isa", type=click.Choice(ISAS), help="Pin another instruction set than avx2; not for baselines."
+            "--isa",
+            "isas",
+            type=click.Choice([*ISAS, ALL]),
+            multiple=True,
+            help="Pin another instruction set than avx2; not for baselines. `run` takes several, or all.",
         ),
     ):
         verb = option(verb)
@@ -95,10 +103,39 @@ def selection(options: dict[str, Any]) -> Selection:
 
 
 def how(options: dict[str, Any]) -> Options:
-    """What the options of `measuring` say."""
+    """What the options of `measuring` say; raises `UsageError` for more than one instruction set."""
+    if sweeps(options):
+        raise click.UsageError(f"--isa {' --isa '.join(options['isas'])}: only `sqnr run` measures with several")
+    return _options(options, *swept(options))
+
+
+def sweeps(options: dict[str, Any]) -> bool:
+    """Whether more than one instruction set may be asked for."""
+    return len(set(options["isas"])) > 1 or ALL in options["isas"]
+
+
+def swept(options: dict[str, Any]) -> tuple[str, ...]:
+    """The instruction sets asked for, best first; raises `UsageError` for one that this processor lacks."""
+    from harness.environment import able_isas, check_isa
+
+    asked = options["isas"]
+    if ALL in asked and not able_isas():
+        raise click.UsageError("--isa all: this processor has none of the instruction sets of int8 kernels")
+    for isa in asked:
+        if isa != ALL:
+            check_isa(isa)
+    named = able_isas() if ALL in asked else ()
+    return tuple(isa for isa in ISAS if isa in asked or isa in named)
+
+
+def each_isa(options: dict[str, Any]) -> list[Options]:
+    """What the options of `measuring` say, once for each instruction set."""
+    return [_options(options, isa) for isa in swept(options)]
+
+
+def _options(options: dict[str, Any], isa: str = "") -> Options:
     from harness.execute import Options
 
-    isa = options["isa"] or ""
     if isa and options["no_pin"]:
         raise click.UsageError(f"--isa {isa} pins an instruction set and --no-pin none: give one of them")
     return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"], isa)

@@ -16,26 +16,39 @@ from pathlib import Path
 from harness.errors import UsageError
 
 ISAS = {
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE"},
+    "avx512-vnni": {
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI",
+        "MKL_CBWR": "AVX512",
+    },
+    "avx2-vnni": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2_VNNI", "MKL_CBWR": "COMPATIBLE"},
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_CBWR": "AVX512"},
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "COMPATIBLE"},
     "sse4": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
 }
-"""Instruction sets to measure with, and what holds ATen, oneDNN and MKL to each.
+"""Instruction sets to measure with, and what holds ATen, oneDNN and MKL to each; best for int8 kernels first.
 
-MKL's COMPATIBLE is SSE2 code, the only one that processors of all makers agree on: `avx2` and `sse4` share it, as a
-machine without AVX2 would under the pins. The AVX512 branch is that of Intel's processors; others take what MKL has for
-them. ATen has no SSE4 of its own: its `default` is compiled for SSE2.
+Those with VNNI sum u8 x s8 products in int32, the others in int16, which can saturate (docs/saturation.md). ATen and
+MKL know no VNNI: for them `avx2-vnni` is `avx2`, and `avx512-vnni` is `avx512`. MKL's COMPATIBLE is SSE2 code, the only
+one that processors of all makers agree on: `avx2` and `sse4` share it, as a machine without AVX2 would under the pins.
+The AVX512 branch is that of Intel's processors; others take what MKL has for them. ATen has no SSE4 of its own: its
+`default` is compiled for SSE2.
 """
+SWEPT = ("avx512-vnni", "avx2-vnni", "avx512", "avx2")
+"""Those that `--isa all` measures with, where the processor has them: all with int8 kernels of their own."""
 DEFAULT_ISA = "avx2"
+_AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma")
 _NEEDED_FLAGS = {
+    "avx512-vnni": (*_AVX512, "avx512_vnni"),
+    "avx2-vnni": ("avx2", "fma", "avx_vnni"),
+    "avx512": _AVX512,
     "avx2": ("avx2", "fma"),
-    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
     "sse4": ("sse4_1",),
 }
 """As /proc/cpuinfo has them, what ATen and oneDNN ask of a processor before they take that code."""
 
 PINS = {
-    **ISAS["avx2"],
+    **ISAS[DEFAULT_ISA],
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -66,6 +79,12 @@ def pin(environ: MutableMapping[str, str] = os.environ, *, pinned: bool = True, 
 def isa_of(pins: Mapping[str, str]) -> str:
     """The instruction set that pins stand for; empty if they are none of `ISAS`."""
     return next((isa for isa, own in ISAS.items() if all(pins.get(key) == own[key] for key in own)), "")
+
+
+def able_isas() -> tuple[str, ...]:
+    """Those of `SWEPT` that this processor has, best first."""
+    flags = _cpu_flags()
+    return tuple(isa for isa in SWEPT if flags.issuperset(_NEEDED_FLAGS[isa]))
 
 
 def check_isa(isa: str) -> None:

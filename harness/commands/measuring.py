@@ -22,10 +22,18 @@ if TYPE_CHECKING:
               help="Leave this quantizer in float, or all that fit a pattern of * and ?; repeatable.")  # fmt: skip
 @arguments.measuring
 def run(**options: Any) -> None:
-    """Measure a suite or a selection into reports/RUN/."""
+    """Measure a suite or a selection into reports/RUN/.
+
+    With several instruction sets into one folder for each, the best first, and says what saturates under the others.
+    """
     from harness.report.terminal import console, print_matrix
     from harness.workspace import find_workspace
 
+    if arguments.sweeps(options):
+        from harness.verbs.sweeping import sweep_and_show
+
+        sweep_and_show(find_workspace(), arguments.selection(options), arguments.each_isa(options))
+        return
     measured = _measure(find_workspace(), options)
     print_matrix(console(), measured.outputs)
     if measured.excluded:
