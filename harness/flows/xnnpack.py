@@ -51,8 +51,13 @@ def export_again(converted: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ..
 
 
 def lower(program: ExportedProgram) -> Program:
-    """Give XNNPACK what its partitioner takes, and the rest to the portable kernels."""
+    """Run what the partitioner takes by XNNPACK, and the rest by the portable kernels."""
+    return make_program(delegated(program))
+
+
+def delegated(program: ExportedProgram) -> Any:
+    """The `EdgeProgramManager` with what the partitioner takes in delegates of XNNPACK."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    return make_program(to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]))
+    return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
