@@ -3,7 +3,8 @@
 All programs of a model are timed side by side (`harness.measure.speed`), and pytest-benchmark is handed the seconds of
 each, so that `--benchmark-save` and `--benchmark-compare` see every program; ratios and where they were measured lie in
 `extra_info`, from which `sqnr history` takes them. Nothing is pinned: kernels are the fastest that the processor has.
-Threads are as many as the process may use cores, or OMP_NUM_THREADS. No time is asserted, only ratios and kernels.
+Threads are OMP_NUM_THREADS, or one: several wait for each other, and so for whatever else a core is busy with, and then
+ratios say as much of that as of kernels. No time is asserted, only ratios and kernels.
 """
 
 from __future__ import annotations
@@ -68,8 +69,7 @@ class Timed:
 
 
 def threads() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(os.environ.get("OMP_NUM_THREADS") or usable)
+    return int(os.environ.get("OMP_NUM_THREADS") or 1)
 
 
 @cache
