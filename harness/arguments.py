@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.environment import ISAS
+from harness.environment import ALL, ISAS, chosen_isas
 
 if TYPE_CHECKING:
     from harness.execute import Options
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from harness.suite import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
-ALL = "all"
-"""In the place of an instruction set: every one that this processor has int8 kernels for."""
 
 
 models = click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
@@ -69,7 +67,7 @@ def measuring(verb: F) -> F:
             "isas",
             type=click.Choice([*ISAS, ALL]),
             multiple=True,
-            help="Pin another instruction set than avx2; not for baselines. `run` takes several, or all.",
+            help="Pin another instruction set than avx2; not for baselines. `sqnr run` takes several, or all.",
         ),
     ):
         verb = option(verb)
@@ -103,42 +101,30 @@ def selection(options: dict[str, Any]) -> Selection:
 
 
 def how(options: dict[str, Any]) -> Options:
-    """What the options of `measuring` say; raises `UsageError` for more than one instruction set."""
+    """What the options of `measuring` say; raises `UsageError` where several instruction sets were asked for."""
     if sweeps(options):
-        raise click.UsageError(f"--isa {' --isa '.join(options['isas'])}: only `sqnr run` measures with several")
-    return _options(options, *swept(options))
+        raise click.UsageError(f"{_asked(options)}: only `sqnr run` measures with several instruction sets")
+    [one] = hows(options)
+    return one
 
 
 def sweeps(options: dict[str, Any]) -> bool:
-    """Whether more than one instruction set may be asked for."""
+    """Whether several instruction sets were asked for; all of a processor may be one."""
     return len(set(options["isas"])) > 1 or ALL in options["isas"]
 
 
-def swept(options: dict[str, Any]) -> tuple[str, ...]:
-    """The instruction sets asked for, best first; raises `UsageError` for one that this processor lacks."""
-    from harness.environment import able_isas, check_isa
-
-    asked = options["isas"]
-    if ALL in asked and not able_isas():
-        raise click.UsageError("--isa all: this processor has none of the instruction sets of int8 kernels")
-    for isa in asked:
-        if isa != ALL:
-            check_isa(isa)
-    named = able_isas() if ALL in asked else ()
-    return tuple(isa for isa in ISAS if isa in asked or isa in named)
-
-
-def each_isa(options: dict[str, Any]) -> list[Options]:
-    """What the options of `measuring` say, once for each instruction set."""
-    return [_options(options, isa) for isa in swept(options)]
-
-
-def _options(options: dict[str, Any], isa: str = "") -> Options:
+def hows(options: dict[str, Any]) -> list[Options]:
+    """What the options of `measuring` say, for each instruction set that was asked for, best first."""
     from harness.execute import Options
 
-    if isa and options["no_pin"]:
-        raise click.UsageError(f"--isa {isa} pins an instruction set and --no-pin none: give one of them")
-    return Options(options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"], isa)
+    if options["isas"] and options["no_pin"]:
+        raise click.UsageError(f"{_asked(options)} pins an instruction set and --no-pin none: give one of them")
+    own = (options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])
+    return [Options(*own, isa) for isa in chosen_isas(options["isas"]) or ("",)]
+
+
+def _asked(options: dict[str, Any]) -> str:
+    return " ".join(f"--isa {isa}" for isa in options["isas"])
 
 
 def leave(judgement: Judgement) -> None:

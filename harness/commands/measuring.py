@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def run(**options: Any) -> None:
     """Measure a suite or a selection into reports/RUN/.
 
-    With several instruction sets into one folder for each, the best first, and says what saturates under the others.
+    With several of --isa into one folder for each, then says which int8 kernels saturate (docs/saturation.md).
     """
     from harness.report.terminal import console, print_matrix
     from harness.workspace import find_workspace
@@ -32,7 +32,7 @@ def run(**options: Any) -> None:
     if arguments.sweeps(options):
         from harness.verbs.sweeping import sweep_and_show
 
-        sweep_and_show(find_workspace(), arguments.selection(options), arguments.each_isa(options))
+        sweep_and_show(find_workspace(), arguments.selection(options), arguments.hows(options))
         return
     measured = _measure(find_workspace(), options)
     print_matrix(console(), measured.outputs)

@@ -27,10 +27,11 @@ class Shown:
         self._done = 0
         self._tasks: dict[object, object] = {}
 
-    def start(self, run: Run) -> None:
-        """Announce the plan."""
+    def start(self, run: Run, isa: str = "") -> None:
+        """Announce the plan, and the instruction set where there will be other runs under others."""
         count = len(run.plan.cases)
-        self.expect(count, f"{run.plan.suite}: {count} {'case' if count == 1 else 'cases'} -> {run.folder}")
+        what = f"{run.plan.suite} under {isa}" if isa else run.plan.suite
+        self.expect(count, f"{what}: {count} {'case' if count == 1 else 'cases'} -> {run.folder}")
 
     def expect(self, cases: int, title: str) -> None:
         """Announce so many cases."""
