@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from harness.flows import xnnpack
 from harness.measure.metrics import sqnr_db
 from harness.measure.qdq import bind, is_dequantize, is_quantize, op_name
 from harness.records import FixState
+from harness.subject import flatten
 from harness.workspace import load_module
 from tests.upstream import needs
 
@@ -27,33 +29,46 @@ FLOW = xnnpack.flow("xnnpack")
 MODELS = Path(__file__).parents[2] / "models"
 
 
-def converted_and_sqnr(name: str) -> tuple[torch.fx.GraphModule, list[float]]:
-    """A small model's converted graph, and the SQNR of each output over the first evaluation batch, dB."""
+@cache
+def converted(name: str):
+    """A small model's converted graph, the first evaluation batch, and the float outputs for that."""
     adapter = load_module(MODELS, name)
     model = adapter.build("small", adapter.SIZES["small"].weights[0], 0)
     inputs = next(iter(adapter.evaluation("small", 0))).inputs
     with torch.no_grad(), FIX.repair():  # without it BERT cannot be prepared
         graph = FLOW.prepare(FLOW.export(model, inputs))
         FLOW.calibrate(graph, (batch.inputs for batch in adapter.calibration("small", 0)))
-        graph = FLOW.convert(graph)
-        pairs = zip(tensors(model(*inputs)), tensors(graph(*inputs)), strict=True)
-        return graph, [sqnr_db(reference=reference, actual=actual) or 0.0 for reference, actual in pairs]
+        return FLOW.convert(graph), inputs, flatten(model(*inputs))
 
 
-def tensors(outputs):
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+def levels(reference: list[torch.Tensor], outputs) -> list[float]:
+    """SQNR of each output, dB."""
+    pairs = zip(reference, flatten(outputs), strict=True)
+    return [sqnr_db(reference=expected, actual=actual) or 0.0 for expected, actual in pairs]
 
 
 @pytest.mark.parametrize("name", ["bert", "convnext", "resnet", "slices", "vit"])
 def test_every_small_model_keeps_25_db_with_int8_weights_per_channel(name):
     """8 bits leave 6.02 x 8 - 10 = 38 dB of a tensor spread over its range; a network of them loses some 10 more."""
-    graph, quality = converted_and_sqnr(name)
-    assert min(quality) > 25
+    graph, inputs, reference = converted(name)
+    with torch.no_grad():
+        assert min(levels(reference, graph(*inputs))) > 25
     nodes = list(graph.graph.nodes)
     activations = [bind(node) for node in nodes if is_quantize(node)]
     weights = [bind(node) for node in nodes if is_dequantize(node) and op_name(node) == "dequantize_per_channel"]
     assert {(args["quant_min"], args["quant_max"], args["dtype"]) for args in activations} == {(-128, 127, torch.int8)}
     assert {(args["axis"], args["quant_min"], args["quant_max"]) for args in weights} == {(0, -127, 127)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "convnext", "resnet", "slices", "vit"])
+def test_every_small_model_on_the_runtime_is_within_half_a_db_of_its_converted_graph(name):
+    graph, inputs, reference = converted(name)
+    with torch.no_grad():
+        program = xnnpack.lower(xnnpack.export_again(graph, inputs))
+        assert levels(reference, program.run(*inputs)) == pytest.approx(levels(reference, graph(*inputs)), abs=0.5)
+    assert program.counts["delegated_nodes"] > program.counts["undelegated_nodes"]
+    assert program.counts["quantize_nodes"] == program.counts["dequantize_nodes"] == 0
 
 
 class IndexesWithIntegers(nn.Module):
