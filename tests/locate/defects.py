@@ -169,5 +169,5 @@ def staged(adapter: Any, size: str, flow: Flow) -> tuple[Scene, Pipeline, Subjec
         subject = Subject(adapter, size, weights, 0)
     pipeline = Pipeline(subject, lambda _case, _stage: None)
     case = Case(adapter.__name__.rsplit(".", 1)[-1], size, weights, flow.name)
-    place = Place(case, flow, (), flow.points[-1])
+    place = Place(case, flow, (), flow.graph_points[-1])
     return Scene(pipeline, subject, place), pipeline, subject
