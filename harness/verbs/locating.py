@@ -184,11 +184,14 @@ def _rows_of(run: Run, judgement: Judgement, selection: Selection, point: str) -
     if not failing:
         return {(case, ""): () for case in cases if case.variant in (selection.variants or (RELEASED,))}, []
     stages = {row.key[:6]: row.status for row in run.outputs if row.status.startswith(FAILED)}
+    programs = {row.key[:6] for row in run.outputs if row.is_program}
     rows: Rows = {}
     failed = []
     for (case, where), outputs in failing.items():
         status = stages.get((*astuple(case), where))
-        if status is None:
+        if (*astuple(case), where) in programs:
+            failed.append(f"{case} {where}: a program has no graph to look into (--point converted has)")
+        elif status is None:
             rows[case, where] = tuple(sorted(outputs))
         else:
             failed.append(f"{case} {where}: {status} in run {run.name}: there is no graph to look into (see its logs)")
