@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import environment
-from harness.environment import ISAS, PINS, check_isa, pin
+from harness.environment import ISAS, PINS, check_isa, chosen_isas, isa_of, pin
 from harness.errors import UsageError
 from tests.program import TINY, latest, make_workspace, sqnr
 
@@ -26,6 +26,27 @@ import torch
 torch.nn.functional.conv2d(torch.randn(8, 16, 32, 32), torch.randn(32, 16, 3, 3))
 torch.mm(torch.randn(128, 512), torch.randn(512, 128))
 """
+INT8_LINEAR = """
+import torch
+x = torch.randint(0, 255, (16, 64), dtype=torch.uint8)
+weight = torch.ops.onednn.qlinear_prepack(torch.randint(-128, 127, (16, 64), dtype=torch.int8), [16, 64])
+per_channel = torch.ones(16), torch.zeros(16, dtype=torch.int32)
+torch.ops.onednn.qlinear_pointwise(x, 1.0, 0, weight, *per_channel, None, 1.0, 0, torch.float32, "none", [], "")
+"""
+FLAGS = {
+    "avx512-vnni": "avx512f avx512bw avx512dq avx512vl avx512_vnni",
+    "avx2-vnni": "avx_vnni",
+    "avx512": "avx512f avx512bw avx512dq avx512vl",
+    "avx2": "sse4_1 avx2 fma",
+}
+"""As /proc/cpuinfo has them."""
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *has: str) -> None:
+    """An x86 processor with the flags of these instruction sets."""
+    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(environment, "_cpu_flags", lambda: frozenset(" ".join(FLAGS[isa] for isa in has).split()))
+    monkeypatch.setattr(environment, "cpu_name", lambda: "a cpu")
 
 
 def able(isa: str) -> bool:
@@ -80,28 +101,96 @@ def test_onednn_and_mkl_take_it(isa: str, kernel: str) -> None:
     assert f"CNR:{ISAS[isa]['MKL_CBWR']} " in said
 
 
+@pytest.mark.slow
+@X86
+@pytest.mark.parametrize(
+    ("isa", "kernel"),
+    each_isa(
+        **{"avx512-vnni": "avx512_core_vnni", "avx2-vnni": "avx2_vnni", "avx512": "avx512_core"},
+    ),
+)
+def test_onednn_takes_it_for_an_int8_linear(isa: str, kernel: str) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", INT8_LINEAR],
+        env={**os.environ, **ISAS[isa], "ONEDNN_VERBOSE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (linear,) = (line for line in said.splitlines() if ",exec,cpu,matmul," in line)
+    assert f"brg_matmul:{kernel}," in linear
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_pins_tell_which_one_they_are(isa: str) -> None:
+    assert isa_of(PINS | ISAS[isa]) == isa
+
+
+def test_pins_that_are_a_mixture_are_none_of_them() -> None:
+    assert isa_of(ISAS["avx2"] | {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"}) == "avx2-vnni"
+    assert isa_of(ISAS["avx512"] | {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"}) == ""
+    assert isa_of({}) == ""
+
+
 def test_one_that_the_processor_lacks_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(environment, "_cpu_flags", lambda: frozenset({"sse4_1", "avx2", "fma", "avx512f"}))
-    monkeypatch.setattr(environment, "cpu_name", lambda: "a cpu")
+    machine(monkeypatch, "avx2")
     environ: dict[str, str] = {}
     with pytest.raises(UsageError) as caught:
-        pin(environ, isa="avx512")
+        pin(environ, isa="avx512-vnni")
     assert str(caught.value) == (
-        "--isa avx512: this processor (a cpu) lacks avx512bw, avx512dq, avx512vl; it has avx2, sse4"
+        "--isa avx512-vnni: this processor (a cpu) lacks avx512f, avx512bw, avx512dq, avx512vl, avx512_vnni; "
+        "it has avx2, sse4"
     )
     assert environ == {}
 
 
-def test_another_kind_of_processor_has_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("has", "every"),
+    [
+        (("avx2",), ("avx2",)),
+        (("avx2", "avx512"), ("avx512", "avx2")),
+        (("avx2", "avx2-vnni"), ("avx2-vnni", "avx2")),
+        (("avx2", "avx512-vnni"), ("avx512-vnni", "avx512", "avx2")),
+        (("avx2", "avx512-vnni", "avx2-vnni"), ("avx512-vnni", "avx2-vnni", "avx512", "avx2")),
+    ],
+)
+def test_all_are_those_of_the_processor_best_first_without_sse4(
+    monkeypatch: pytest.MonkeyPatch, has: tuple[str, ...], every: tuple[str, ...]
+) -> None:
+    machine(monkeypatch, *has)
+    assert chosen_isas(["all"]) == every
+    assert chosen_isas(["sse4", "all", "avx2"]) == (*every, "sse4")
+
+
+def test_those_named_are_taken_once_and_best_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, "avx2", "avx2-vnni")
+    assert chosen_isas(["sse4", "avx2", "avx2-vnni", "avx2"]) == ("avx2-vnni", "avx2", "sse4")
+    assert chosen_isas([]) == ()
+
+
+def test_one_of_several_that_the_processor_lacks_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine(monkeypatch, "avx2")
+    with pytest.raises(UsageError, match=r"--isa avx2-vnni: .* \(a cpu\) lacks avx_vnni; it has avx2, sse4"):
+        chosen_isas(["avx2", "avx2-vnni"])
+
+
+def test_all_of_a_processor_of_which_nothing_is_known_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch)
+    with pytest.raises(UsageError, match=r"--isa all: .* \(a cpu\) does not say that it has avx2 or better"):
+        chosen_isas(["all"])
+
+
+@pytest.mark.parametrize("isa", ["avx2", "all"])
+def test_another_kind_of_processor_has_none_of_them(monkeypatch: pytest.MonkeyPatch, isa: str) -> None:
     monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
-    with pytest.raises(UsageError, match="--isa avx2: the instruction sets are those of x86, and this is aarch64"):
-        check_isa("avx2")
+    with pytest.raises(UsageError, match=f"--isa {isa}: the instruction sets are those of x86, and this is aarch64"):
+        chosen_isas([isa])
 
 
 def test_a_machine_that_does_not_say_what_it_can_do_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(environment, "_cpu_flags", frozenset)
+    machine(monkeypatch)
     check_isa("avx512")
 
 
@@ -109,7 +198,13 @@ def test_a_machine_that_does_not_say_what_it_can_do_is_believed(monkeypatch: pyt
     ("verb", "message"),
     [
         (("run", "--isa", "sse4", "--no-pin"), "--isa sse4 pins an instruction set and --no-pin none"),
-        (("run", "--isa", "mmx"), "'mmx' is not one of 'avx2', 'avx512', 'sse4'"),
+        (
+            ("run", "--isa", "all", "--isa", "avx2", "--no-pin"),
+            "--isa all --isa avx2 pins an instruction set",
+        ),
+        (("gate", "--isa", "sse4", "--isa", "avx2"), "--isa sse4 --isa avx2: only `sqnr run` measures with several"),
+        (("gate", "--isa", "all"), "--isa all: only `sqnr run` measures with several"),
+        (("run", "--isa", "mmx"), "'mmx' is not one of 'avx512-vnni', 'avx2-vnni', 'avx512', 'avx2', 'sse4', 'all'"),
     ],
 )
 def test_a_choice_that_cannot_be_is_a_usage_error(tmp_path: Path, verb: tuple[str, ...], message: str) -> None:
