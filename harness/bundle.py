@@ -122,7 +122,7 @@ def _record(row: OutputRow, facts: Facts, because: Sequence[str], quantizers: st
         harness=__version__,
         row=_stored(row),
         because=tuple(reasons),
-        command=bundle_text.command(row.case, facts.environment.get("pins", {}), facts.excluded),
+        command=bundle_text.command(row, facts.environment.get("pins", {}), facts.excluded),
         seed=facts.seed,
         environment=Environment(**{name: facts.environment[name] for name in _FACTS if name in facts.environment}),
         weights=facts.weights_hash,

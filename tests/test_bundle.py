@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness import bundle
 from harness.cli import cli
+from harness.environment import ISAS
 from harness.errors import TableError, UsageError
 from harness.judge import judge_runs
 from harness.places import without_places
@@ -53,6 +54,8 @@ def test_only_quantizers_of_the_rows_own_graph_are_kept(tmp_path):
     [
         ({}, {}, []),
         ({"excluded": ("a b", "c*")}, {}, ["--exclude", "a b", "--exclude", "c*"]),
+        ({}, {"point": "lowered"}, ["--lower"]),
+        ({"environment": {"pins": ISAS["avx2-vnni"]}}, {"point": "lowered"}, ["--lower", "--isa", "avx2-vnni"]),
         ({"environment": {"pins": {"ATEN_CPU_CAPABILITY": ""}}}, {}, ["--no-pin"]),
         (
             {

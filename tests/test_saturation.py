@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.environment import ISAS, VNNI
 from harness.records import OutputRow, Status
+from harness.replay import compare
 from harness.report.isa_table import print_sweep
 from harness.report.terminal import console
 from harness.saturation import AUDIBLE_DB, FALL_DB, flagged, swept
-from tests.rows import no_number, output_row
+from tests.bundles import measured, written
+from tests.rows import no_number, output_row, quantizer_row
 
 
 def lowered(kernel_db: float | None, **changes: Any) -> OutputRow:
@@ -114,6 +117,17 @@ def test_a_sweep_has_an_output_for_each_that_int8_kernels_compute_under_any_of_t
         ("resnet/small/trained x86-static", "logits", ("avx2",))
     ]
     assert found[0].rows["sse4"] == failed
+
+
+def test_one_run_reproduces_a_row_that_saturates_though_it_cannot_tell(tmp_path: Path) -> None:
+    own = quantizer_row(point="lowered")
+
+    def reproduced(then: OutputRow, now: OutputRow) -> bool:
+        return compare(written(tmp_path, then, own), measured(now, own)).reproduced
+
+    assert reproduced(lowered(25.0, cause="saturation"), lowered(25.0))
+    assert not reproduced(lowered(25.0, cause="saturation"), lowered(140.0, cause=""))
+    assert not reproduced(lowered(25.0), lowered(25.0, cause=""))
 
 
 def printed(capsys: pytest.CaptureFixture[str], **runs: list[OutputRow]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from harness.environment import DEFAULT_ISA, isa_of
-from harness.records import Case, OutputRow
+from harness.records import OutputRow, Point
 from harness.report import phrases
 from harness.report.markdown import cell, code
 from harness.report.text import visible
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from harness.bundle_record import Bundle
 
 
-def command(case: Case, pins: Mapping[str, str], excluded: Sequence[str]) -> str:
-    """The command that measures a case again in a workspace that has its model.
+def command(row: OutputRow, pins: Mapping[str, str], excluded: Sequence[str]) -> str:
+    """The command that measures a row again in a workspace that has its model.
 
     A checkpoint is named without its folder.
     """
+    case = row.case
     words = ["sqnr", "run", "-m", case.model, "-f", case.flow, "--variant", case.variant, "--size", case.size]
     words += [] if case.weights == UNKNOWN_WEIGHTS else ["--weights", case.weights.removeprefix(FILE)]
     words += [word for name in excluded for word in ("--exclude", name)]
+    words += ["--lower"] if row.point == Point.LOWERED else []
     isa = isa_of(pins)
     if isa not in ("", DEFAULT_ISA):
         words += ["--isa", isa]
@@ -35,7 +37,7 @@ def command(case: Case, pins: Mapping[str, str], excluded: Sequence[str]) -> str
 
 def command_of(record: Bundle) -> str:
     """The command of a bundle's row, from what the bundle says was measured; what it calls its command may be any."""
-    return command(record.row.case, record.environment.pins, record.excluded)
+    return command(record.row, record.environment.pins, record.excluded)
 
 
 def figure(row: OutputRow) -> str:

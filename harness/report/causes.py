@@ -27,6 +27,7 @@ _WORDS = {
     Cause.UNQUANTIZED: "an edge that should have a quantizer has none",
     Cause.FOLDING: "folding moved the float graph",
     Cause.MUTATED_WEIGHTS: "an upstream pass wrote into the weights",
+    Cause.SATURATION: "int8 kernels saturate under this instruction set",
     Cause.NONFINITE: "values are not finite",
     Cause.NUMERICS: "arithmetic: no range explains it",
 }

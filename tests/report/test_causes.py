@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.records import Row
+from harness.records import Cause, Row
 from harness.report.causes import likely_cause, moved_bounds
 from harness.report.changes import siblings
 from harness.report.groups import Group, groups
@@ -182,6 +182,13 @@ def test_a_range_within_its_allowance_did_not_move() -> None:
 
 def test_what_a_row_newly_says_of_itself_speaks_where_no_range_moved() -> None:
     assert cause([output_row()], [worse(cause="folding")]) == "logits: folding moved the float graph"
+
+
+@pytest.mark.parametrize("told", Cause)
+def test_every_cause_has_words(told: Cause) -> None:
+    said = cause([output_row()], [worse(cause=told)])
+    assert said.startswith("logits: ")
+    assert len(said.split()) > 3
 
 
 def test_what_a_row_said_before_explains_no_change() -> None:
