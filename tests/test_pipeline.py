@@ -18,7 +18,7 @@ from harness import flows
 from harness.errors import AdapterError
 from harness.graphs import copy_graph
 from harness.records import Point, Stage, Status
-from tests.lab import adapter, changed, fix, images, lab, lab_case, two_heads
+from tests.lab import adapter, changed, fix, images, lab, lab_case, two_heads, uncompiled
 
 ROOT = Path(__file__).parents[1]
 
@@ -161,7 +161,7 @@ def test_a_failed_stage_is_not_tried_again_for_the_next_point():
 
 
 def test_a_flow_that_writes_into_the_weights_it_was_handed_is_an_error_row():
-    released = flows.load("x86-static")
+    released = uncompiled("x86-static")
 
     def write(graph: GraphModule) -> GraphModule:
         with torch.no_grad():
@@ -177,7 +177,7 @@ def test_a_flow_that_writes_into_the_weights_it_was_handed_is_an_error_row():
 
 
 def test_the_prepared_point_exposes_a_folding_mistake():
-    released = flows.load("x86-static")
+    released = uncompiled("x86-static")
 
     def fold_wrongly(graph: GraphModule) -> GraphModule:
         prepared = released.prepare(graph)

@@ -15,17 +15,16 @@ import torch
 from torch import nn
 from torch.fx import GraphModule
 
-from harness import flows
 from harness.adapter import Batch
 from harness.fixes.ao_bn_eps_reset import FIX as EPS
 from harness.fixes.ao_float8_zero_row import FIX as FLOAT8
 from harness.fixes.ao_shared_conv_bn import FIX as SHARED
 from harness.fixes.seams import SeamMovedError, replaced
 from harness.records import Cause, Point, Status
-from tests.lab import adapter, changed, lab
+from tests.lab import adapter, changed, lab, uncompiled
 
 ROOT = Path(__file__).parents[2]
-RELEASED = flows.load("x86-static")
+RELEASED = uncompiled("x86-static")
 FILES = (
     *("ao_shared_conv_bn", "ao_bn_eps_reset", "ao_float8_zero_row"),
     *("arm_weight_granularity", "pre_grad_pass_chain"),

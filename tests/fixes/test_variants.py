@@ -7,24 +7,39 @@ from functools import cache
 
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 from torch import nn
 
 from harness import fixes, flows
 from harness.adapter import Batch
+from harness.flows import INDUCTOR_FLOWS, Flow
 from harness.pipeline import CaseResult
-from harness.records import RELEASED, Point
-from tests.lab import adapter, lab
+from harness.records import RELEASED, Point, Stage
+from tests.lab import adapter, lab, uncompiled
 from tests.upstream import needs
 
 needs("nncf", "executorch")
 
-FLOWS = sorted({name for name in flows.names() for fix in fixes.installed() if fix.applies_to(name)})
+
+def lowers(flow: str) -> bool:
+    """Whether some of a flow's variants differ only once it is lowered."""
+    return any(fix.applies_to(flow) and fix.stage in (Stage.EDGE, Stage.LOWER) for fix in fixes.installed())
+
+
+def param(flow: str, *before: str) -> ParameterSet:
+    """A flow, after other values of a parameter; one whose variants have to be compiled is for the slow tests."""
+    return pytest.param(*before, flow, marks=[pytest.mark.slow] if flow in INDUCTOR_FLOWS and lowers(flow) else [])
+
+
+FLOWS = [param(name) for name in flows.names() if any(fix.applies_to(name) for fix in fixes.installed())]
 ALONE = {
     "nncf-mul-parameter": "nncf-mul",
     "cadence-branch-hoist": "cadence-hoist",
     "vulkan-qcs4w-odd-channels": "vulkan-4w",
     "arm-weight-granularity": "arm-static-default",
     "xnnpack-integer-scalars": "xnnpack",
+    "arm-per-tensor-lowering": "arm-static-s8s8f32-per-tensor",
+    "inductor-choose-qparams": "arm-dynamic-s8s8f32-per-tensor",
 }
 """Fixes that show on this model by themselves, each with a flow it applies to."""
 
@@ -61,11 +76,16 @@ def ramps(seed: int) -> Iterator[Batch]:
         yield Batch((torch.stack((2.7 * packed[:, 0] - 1, 100 * packed[:, 1]), 1),))
 
 
+def loaded_as(flow: str) -> Flow:
+    """A flow as far as its variants differ."""
+    return flows.load(flow) if lowers(flow) else uncompiled(flow)
+
+
 @cache
 def measured(flow: str) -> dict[str, CaseResult]:
     """All variants of a flow, and `released` once more after them as `again`, in one process."""
     bench = lab(adapter(meets_all, ("narrow", "wide"), ramps))
-    loaded = flows.load(flow)
+    loaded = loaded_as(flow)
     found = {}
     for variant in reversed(fixes.variants(flow, fixes.installed())):
         found[variant] = bench.measure(loaded, fixes.of_variant(variant, fixes.installed()))
@@ -75,7 +95,7 @@ def measured(flow: str) -> dict[str, CaseResult]:
 
 def alone(flow: str) -> CaseResult:
     """`released` where no repair was ever entered."""
-    return lab(adapter(meets_all, ("narrow", "wide"), ramps)).measure(flow)
+    return lab(adapter(meets_all, ("narrow", "wide"), ramps)).measure(loaded_as(flow))
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -86,7 +106,7 @@ def test_released_rows_are_the_same_bits_whether_or_not_repaired_variants_ran_be
     assert (again.outputs, again.quantizers) == (untouched.outputs, untouched.quantizers)
 
 
-@pytest.mark.parametrize(("name", "flow"), ALONE.items())
+@pytest.mark.parametrize(("name", "flow"), [param(flow, name) for name, flow in ALONE.items()])
 def test_each_fix_changes_the_model_that_meets_its_defect(name, flow):
     rows = measured(flow)
     assert {row.fix_state for row in rows[f"+{name}"].outputs} == {"", "needed"}

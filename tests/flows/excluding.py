@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness import fixes, flows
+from harness import fixes
 from harness.adapter import Batch
 from harness.fixes import Fix
 from harness.flows import Flow
@@ -20,7 +20,7 @@ from harness.records import Point, QuantizerRow, QuantizerStatus
 from harness.stages import Stages
 from harness.subject import Subject
 from harness.workspace import load_module
-from tests.lab import adapter, lab_case
+from tests.lab import adapter, lab_case, uncompiled
 
 MODELS = Path(__file__).parents[2] / "models"
 QPARAMS = ("role", "mode", "dtype", "granularity", "axis", "quant_min", "quant_max", "scale", "zero_point", "lo", "hi")
@@ -40,7 +40,7 @@ def measured(
     flow: str | Flow, *excluded: str, module: Any = None, repairs: tuple[Fix, ...] = (), on: Subject | None = None
 ) -> CaseResult:
     """The rows of a model through a flow; `excluded` are names or patterns of quantizers."""
-    loaded = flows.load(flow) if isinstance(flow, str) else flow
+    loaded = uncompiled(flow) if isinstance(flow, str) else flow
     case = lab_case(loaded.name, fixes.variant_name(frozenset(fix.name for fix in repairs)))
     pipeline = Pipeline(on or subject_of(module or adapter()), lambda _case, _stage: None, excluded)
     return pipeline.measure(case, loaded, repairs)
