@@ -43,7 +43,7 @@ def test_the_gate_is_every_model_small_through_every_flow_with_its_first_weights
 
 def test_kernels_is_every_model_small_through_the_flows_that_are_compiled() -> None:
     made = plan(suite="kernels")
-    compiled = {"x86-static", "x86-dynamic", *ARM_FLOWS}
+    compiled = {"x86-static", "x86-dynamic", *ARM_FLOWS, "cadence-portable"}
     assert {(item.model, item.flow) for item in made.cases} == through(compiled)
     assert {(item.size, item.weights) for item in made.cases} == {("small", "trained")}
 
