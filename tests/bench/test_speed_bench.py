@@ -124,9 +124,10 @@ def measure(model: str) -> Timed:
         reference = flatten(subject.model(*inputs))[0]
         stages = Stages(subject, lambda _case, _stage: None)
         graphs = {name: converted(stages, case_of(model, name)) for name in FLOWS}
+        del stages  # and with it the exported graph: programs hold weights of their own
         # Only now: exporting and probing reset dynamo, after which programs made before do not run any more.
         programs = {EAGER: subject.model, COMPILED: lower_beside((subject.model, inputs)).run}
-        made = {name: lowered(graph, case_of(model, name)) for name, graph in graphs.items()}
+        made = {name: lowered(graphs.pop(name), case_of(model, name)) for name in FLOWS}
         programs |= {name: program.run for name, program in made.items()}
         levels = {name: level(reference, program.run(*inputs)) for name, program in made.items()}
         calls = {name: partial(program, *inputs) for name, program in programs.items()}
