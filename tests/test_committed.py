@@ -41,7 +41,8 @@ def test_both_suites_are_accepted_with_a_noise_floor(accepted):
         (model, size) for model in ("bert", "convnext", "resnet", "slices", "vit") for size in ("small", "full")
     }
     failed = {(row.model, row.flow, row.variant) for row in quantized if row.status.startswith("failed")}
-    assert failed == {("bert", "xnnpack", "released")}
+    int8_convolutions = {(name, "arm-static-s8s8f32-per-channel", "released") for name in ("convnext", "resnet", "vit")}
+    assert failed == {("bert", "xnnpack", "released"), *int8_convolutions}
     measured = [row for row in quantized if not row.status.startswith("failed")]
     assert all(row.noise_db is not None and row.sqnr_db is not None for row in measured)
     assert {row.flow for row in quantized if row.size == "small"} == set(flows.BUILTIN)

@@ -7,8 +7,8 @@ the machine was elsewhere is one outlier among many, and a machine that is half 
 leaves every quotient as it was, which the quotient of the two medians is not sure to survive.
 
 The interval says how far that median strays with the rounds that were drawn: 1999 times as many rounds as there were
-are drawn from them with replacement, and of their medians the 50th from either end are taken (`harness.measure.bootstrap`
-has the sources, and what the figures cost). It holds what this process would measure again: another process, compiled
+are drawn from them with replacement, and of their medians the 50th from either end are taken
+(`harness.measure.bootstrap` has the sources, and what the figures cost). It holds what this process would measure again: another process, compiled
 anew and with its tensors elsewhere in memory, may differ by more.
 """
 
