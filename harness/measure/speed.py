@@ -8,8 +8,8 @@ leaves every quotient as it was, which the quotient of the two medians is not su
 
 The interval says how far that median strays with the rounds that were drawn: 1999 times as many rounds as there were
 are drawn from them with replacement, and of their medians the 50th from either end are taken
-(`harness.measure.bootstrap` has the sources, and what the figures cost). It holds what this process would measure again: another process, compiled
-anew and with its tensors elsewhere in memory, may differ by more.
+(`harness.measure.bootstrap` has the sources, and what the figures cost). It holds what this process would measure
+again: another process, compiled anew and with its tensors elsewhere in memory, may differ by more.
 """
 
 from __future__ import annotations
