@@ -18,7 +18,7 @@ FALL_DB = 3.0
 """A fall of `kernel_db` against the best instruction set that counts: the noise of the kernels is twice as loud.
 
 Of kernels that were loud enough to count (`AUDIBLE_DB`) right ones moved by at most 0.25 dB from one instruction set to
-another (a full ResNet-50), and saturating ones fell by 11 to 124 dB.
+another (a full ResNet-50), and saturating ones fell by 8 to 124 dB.
 """
 AUDIBLE_DB = 10.0
 """Kernels whose noise is so far below the quantization noise of their graph cost an output 0.4 dB at most.
