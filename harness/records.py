@@ -95,7 +95,10 @@ class Granularity(StrEnum):
 
 
 class Cause(StrEnum):
-    """Which generic measure shows that a row is damaged; `harness.measure.cause` says how each is told."""
+    """Which generic measure shows that a row is damaged; `harness.measure.cause` says how each is told.
+
+    `saturation` alone takes several runs to be told (`harness.saturation`).
+    """
 
     CLIPPING = "clipping"
     STEP_SIZE = "step_size"

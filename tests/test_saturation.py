@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 from harness.environment import ISAS, VNNI
+from harness.errors import InterruptedRunError
+from harness.execute import Options
 from harness.records import OutputRow, Status
 from harness.replay import compare
 from harness.report.isa_table import print_sweep
 from harness.report.terminal import console
 from harness.saturation import AUDIBLE_DB, FALL_DB, flagged, swept
+from harness.store import Run, load_run
+from harness.suite import Selection
+from harness.verbs import sweeping
 from tests.bundles import measured, written
-from tests.rows import no_number, output_row, quantizer_row
+from tests.rows import no_number, output_row, quantizer_row, run_of, workspace_at
 
 
 def lowered(kernel_db: float | None, **changes: Any) -> OutputRow:
@@ -128,6 +133,24 @@ def test_one_run_reproduces_a_row_that_saturates_though_it_cannot_tell(tmp_path:
     assert reproduced(lowered(25.0, cause="saturation"), lowered(25.0))
     assert not reproduced(lowered(25.0, cause="saturation"), lowered(140.0, cause=""))
     assert not reproduced(lowered(25.0), lowered(25.0, cause=""))
+
+
+def test_what_ends_a_sweep_early_costs_only_the_run_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs before it are stored, and say what could be told by then."""
+    levels = {"avx512-vnni": 140.0, "avx2": 25.0}
+
+    def measured_under(_workspace: object, _selection: object, options: Options, *_: object) -> Run:
+        if options.isa not in levels:
+            raise InterruptedRunError("interrupted")
+        one = run_of(tmp_path / options.isa, *run(levels[options.isa]))
+        one.save()
+        return one
+
+    monkeypatch.setattr(sweeping, "measure", measured_under)
+    with pytest.raises(InterruptedRunError):
+        sweeping.sweep(workspace_at(tmp_path), Selection(), [Options(isa=isa) for isa in (*levels, "sse4")])
+    stored = {isa: [row.cause for row in load_run(tmp_path / isa).outputs] for isa in levels}
+    assert stored == {"avx512-vnni": ["", "numerics"], "avx2": ["", "saturation"]}
 
 
 def printed(capsys: pytest.CaptureFixture[str], **runs: list[OutputRow]) -> list[str]:
