@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.flows import Flow
 from harness.flows.pt2e import calibrate, convert, export_strict, prepare
-from harness.flows.runtime import make_program
+from harness.flows.runtime import make_program, shared_provenance
 
 if TYPE_CHECKING:
     import torch
@@ -78,7 +78,8 @@ def lower(program: Any) -> torch.fx.GraphModule:
 
 def lower_to_portable(program: Any) -> Program:
     """The same graph on the portable kernels."""
-    return make_program(_hoisted(program))
+    with shared_provenance():
+        return make_program(_hoisted(program))
 
 
 def _hoisted(program: Any) -> Any:

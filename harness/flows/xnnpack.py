@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.flows import Flow, Program
 from harness.flows.pt2e import calibrate, convert, export_strict, prepare
-from harness.flows.runtime import make_program
+from harness.flows.runtime import make_program, shared_provenance
 
 if TYPE_CHECKING:
     import torch
@@ -60,4 +60,5 @@ def delegated(program: ExportedProgram) -> Any:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    with shared_provenance():
+        return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
