@@ -86,6 +86,7 @@ class Run:
             "plan": _cells_of(self.plan.cases),
             "unlowered": _cells_of(sorted(self.plan.unlowered)),
             "planned_by_any_suite": _cells_of(self.plan.planned_by_any_suite),
+            "never_lowered": _cells_of(sorted(self.plan.never_lowered)),
         }
         write_atomically(self.folder / "outputs.csv", table.render(self.outputs, OutputRow))
         write_atomically(self.folder / "quantizers.csv", table.render(self.quantizers, QuantizerRow))
@@ -159,6 +160,7 @@ def parse_header(folder: Path, content: bytes) -> Run:
         Plan(
             *(header.suite, header.filtered, _cases(header.plan), _cases(header.planned_by_any_suite)),
             frozenset(_cases(header.unlowered)),
+            frozenset(_cases(header.never_lowered)),
         ),
         header.seed,
         header.environment.model_dump(exclude_unset=True),
@@ -212,6 +214,7 @@ class _Header(_Part):
     plan: list[_Cells]
     unlowered: list[_Cells] = []
     planned_by_any_suite: list[_Cells]
+    never_lowered: list[_Cells] = []
 
 
 def _cells_of(cases: Iterable[Case]) -> list[list[str]]:

@@ -70,21 +70,24 @@ class Plan:
     planned_by_any_suite: tuple[Case, ...]
     unlowered: frozenset[Case] = frozenset()
     """Those of the cases that are measured as far as the converted graph alone."""
+    never_lowered: frozenset[Case] = frozenset()
+    """Cases that some suite of the workspace plans and none measures any further."""
 
     def scope(self) -> Callable[[Row], bool]:
         """Which baseline rows this plan's run answers for: its own cases', at the points it measures, and orphans.
 
-        An orphan is a case that no suite plans any more, such as one of a model that was removed. Whole suites
-        answer for the orphans of the size they plan; filtered runs for their own cases only. Weights from a file are
-        nobody's orphans: no suite can plan them.
+        An orphan is a case that no suite plans any more, such as one of a model that was removed, or one's point
+        `lowered` that none measures. Whole suites answer for the orphans of the size they plan; filtered runs for their
+        own cases only. Weights from a file are nobody's orphans: no suite can plan them.
         """
         own, every = frozenset(self.cases), frozenset(self.planned_by_any_suite)
         sizes = frozenset() if self.filtered else frozenset(case.size for case in self.cases)
 
         def answers_for(row: Row) -> bool:
-            case = row.case
-            orphan = case.size in sizes and case not in every and not case.weights.startswith(FILE)
-            return orphan or (case in own and (row.point != Point.LOWERED or case not in self.unlowered))
+            case, lowered = row.case, row.point == Point.LOWERED
+            planned = case in every and not (lowered and case in self.never_lowered)
+            orphan = case.size in sizes and not planned and not case.weights.startswith(FILE)
+            return orphan or (case in own and not (lowered and case in self.unlowered))
 
         return answers_for
 
@@ -132,10 +135,12 @@ def make_plan(selection: Selection, settings: Settings, sizes: Sizes) -> Plan:
             f"nothing to measure: no case of suite {selection.suite_name} fits {_filters(selection, sizes)}"
             + ("; with --lower there is one" if lowers else "")
         )
-    every = {case for suite in settings.all_suites().values() for case in _suite_cases(suite, settings, sizes)}
-    unlowered = frozenset(case for case in cases if not planned[case])
-    ordered = tuple(sorted(cases, key=_order))
-    return Plan(selection.suite_name, selection.filtered, ordered, tuple(sorted(every)), unlowered)
+    every = _merged(_suite_cases(suite, settings, sizes) for suite in settings.all_suites().values())
+    return Plan(
+        *(selection.suite_name, selection.filtered, tuple(sorted(cases, key=_order)), tuple(sorted(every))),
+        unlowered=frozenset(case for case in cases if not planned[case]),
+        never_lowered=frozenset(case for case, lowers in every.items() if not lowers),
+    )
 
 
 def _order(case: Case) -> tuple[object, ...]:
@@ -162,11 +167,17 @@ def _suite_cases(suite: Suite, settings: Settings, sizes: Sizes, lowered: bool |
 
     `lowered` asks for that of all flows or of none, whatever the suites say.
     """
+    parts = (suite, *(settings.suite(name) for name in suite.includes))
+    if lowered is not None:
+        parts = tuple(part.model_copy(update={"lowered": ("*",) if lowered else ()}) for part in parts)
+    return _merged(_own_cases(part, sizes) for part in parts)
+
+
+def _merged(plans: Iterable[dict[Case, bool]]) -> dict[Case, bool]:
+    """The cases of all, each lowered if any lowers it."""
     cases: dict[Case, bool] = {}
-    for part in (suite, *(settings.suite(name) for name in suite.includes)):
-        if lowered is not None:
-            part = part.model_copy(update={"lowered": ("*",) if lowered else ()})
-        cases |= {case: lowers or cases.get(case, False) for case, lowers in _own_cases(part, sizes).items()}
+    for plan in plans:
+        cases |= {case: lowers or cases.get(case, False) for case, lowers in plan.items()}
     return cases
 
 

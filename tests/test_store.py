@@ -95,7 +95,8 @@ def test_the_scope_of_a_stored_run_is_that_of_its_plan(reports: Path) -> None:
 
 def test_how_far_a_run_measured_its_cases_is_kept_with_its_scope(reports: Path) -> None:
     other = case(flow="x86-dynamic")
-    plan = Plan("gate", False, (CASE, other), (CASE, other), unlowered=frozenset({CASE}))
+    never = frozenset({case(model="vit")})
+    plan = Plan("gate", False, (CASE, other), (CASE, other, *never), frozenset({CASE}), never_lowered=never)
     kept = load_run(create_run(reports, plan, 0, {}).folder).plan
     assert kept == plan
     rows = [output_row(flow=flow, point=point) for flow in ("x86-static", "x86-dynamic") for point in POINTS]
@@ -169,6 +170,7 @@ def edited(reports: Path, **fields: object) -> Path:
         ("planned_by_any_suite", [["a"] * 6], "planned_by_any_suite.0"),
         ("unlowered", [["resnet"]], "unlowered.0"),
         ("unlowered", None, "unlowered"),
+        ("never_lowered", [3], "never_lowered.0"),
         ("schema", "4", "schema"),
         ("started", 5, "started"),
         ("status", "half", "status"),

@@ -87,6 +87,18 @@ def test_a_removed_models_lowered_rows_are_orphans_of_every_suite_of_its_size() 
     assert plan(suite="kernels").scope()(lowered)
 
 
+def test_what_no_suite_lowers_any_more_is_an_orphan_at_that_point_alone() -> None:
+    """As after `kernels` was narrowed; while some suite lowers it, the others leave it to that one."""
+    kept = settings_from(suites={"kernels": {"size": "small", "flows": ["x86-static"], "lowered": ["*"]}})
+    for suite in ("gate", "kernels"):
+        in_scope = plan(settings=kept, suite=suite).scope()
+        assert in_scope(output_row(flow="x86-dynamic", **LOWERED))
+        assert in_scope(quantizer_row(flow="nncf-mul", **LOWERED))
+        assert in_scope(output_row(**LOWERED)) == (suite == "kernels")
+        assert in_scope(output_row(flow="x86-dynamic")) == (suite == "gate")
+    assert not plan(settings=kept, flows=("x86-dynamic",)).scope()(output_row(flow="x86-dynamic", **LOWERED))
+
+
 # Two suites that measure the same cases, one of them further: accepted and judged in turn
 
 
