@@ -112,7 +112,6 @@ def timed(request: pytest.FixtureRequest) -> Timed:
     finally:
         torch.set_num_threads(before)
         torch._dynamo.reset()
-        gc.unfreeze()  # `Stages` freezes what it leaves, and this process goes on to other models
         gc.collect()
     return found
 
@@ -125,6 +124,8 @@ def measure(model: str) -> Timed:
         stages = Stages(subject, lambda _case, _stage: None)
         graphs = {name: converted(stages, case_of(model, name)) for name in FLOWS}
         del stages  # and with it the exported graph: programs hold weights of their own
+        gc.unfreeze()  # `Stages` freezes what it leaves
+        gc.collect()
         # Only now: exporting and probing reset dynamo, after which programs made before do not run any more.
         programs = {EAGER: subject.model, COMPILED: lower_beside((subject.model, inputs)).run}
         made = {name: lowered(graphs.pop(name), case_of(model, name)) for name in FLOWS}
