@@ -204,5 +204,7 @@ def test_weights_per_tensor_are_lowered_as_those_per_channel_are_and_both_gain_m
     assert per_channel.int8_convs + per_channel.int8_linears > 0
     assert per_tensor.int8_convs >= per_channel.int8_convs
     assert per_tensor.int8_linears >= per_channel.int8_linears
-    assert per_tensor.speedup >= LEAST_OF_PER_CHANNEL * per_channel.speedup
+    # In the same rounds, which is the quotient of the two speedups with less of the machine's noise in it.
+    share = ratio(before=timed.seconds[PER_CHANNEL], after=timed.seconds[PER_TENSOR])
+    assert share.value >= LEAST_OF_PER_CHANNEL
     assert min(per_tensor.speedup, per_channel.speedup) > PUBLISHED[timed.model]
