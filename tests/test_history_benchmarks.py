@@ -164,13 +164,13 @@ def test_a_line_for_each_model_and_a_column_for_each_flow(workspace: Workspace) 
     assert table.frame.to_numpy().tolist() == [
         [
             *("resnet/full", "80.0 ms", "30.0 ms"),
-            "12.5 ms, 2.40× (2.35 to 2.50); eager 8.00×; 53 convs, 1 linears",
-            "10.0 ms, 3.00× (2.90 to 3.12); eager 8.00×; 53 convs, 1 linears",
+            "12.5 ms, 2.40× (2.35 to 2.50); eager 8.00×; 53 convs, 1 linear",
+            "10.0 ms, 3.00× (2.90 to 3.12); eager 8.00×; 53 convs, 1 linear",
             "1.42×",
         ],
         [
             *("vit/full", "80.0 ms", "30.0 ms", ""),
-            "10.0 ms, 3.00× (2.90 to 3.12); eager 8.00×; 1 convs, 25 linears",
+            "10.0 ms, 3.00× (2.90 to 3.12); eager 8.00×; 1 conv, 25 linears",
             "1.15×",
         ],
     ]

@@ -66,9 +66,13 @@ def _flow(line: Any) -> str:
 
 def _cell(line: Any) -> str:
     interval = f"{fixed(line.speedup_lo, 2)} to {fixed(line.speedup_hi, 2)}"
-    kernels = f"{line.int8_convs} convs, {line.int8_linears} linears"
+    kernels = f"{_count(line.int8_convs, 'conv')}, {_count(line.int8_linears, 'linear')}"
     gain = f"{fixed(line.speedup, 2)}× ({interval})"
     return f"{_milliseconds(line.lowered_s)}, {gain}; eager {fixed(line.eager_speedup, 2)}×; {kernels}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _milliseconds(seconds: float) -> str:
@@ -76,7 +80,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _title(place: dict[str, Any]) -> str:
-    threads = f"{place['threads']} thread{'' if place['threads'] == 1 else 's'}"
+    threads = _count(place["threads"], "thread")
     where = ", ".join(visible(place[name]) for name in ("platform", "cpu", "isa") if place[name])
     return f"Speed against compiled fp32, batch {place['batch']}, {threads}: {where}"
 
