@@ -66,7 +66,7 @@ def lower_beside(frozen: tuple[torch.nn.Module, tuple[torch.Tensor, ...]]) -> Pr
         except torch._dynamo.exc.Unsupported as error:
             # What a kernel raised when it ran: dynamo then tries to trace what handles that, and raises in its place.
             raise error.__context__ or error from None
-    code = "\n".join(codes)
+    code = "\n".join(dict.fromkeys(codes))
     return Program(_as_compiled(compiled), kernels(code) | quantize_nodes[-1], _digest(code))
 
 
