@@ -52,7 +52,7 @@ def test_with_one_scale_the_smallest_row_is_30_db_worse_than_with_its_own():
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
 def test_the_default_flow_is_the_per_tensor_flow_and_repaired_the_per_channel_flow_bit_for_bit(mode):
     bench = lab()
-    default = inductor.flow(f"arm-{mode}-default")
+    default = inductor.flow(f"arm-{mode}-default").unlowered()
     for fixes, granularity in (((), "tensor"), ((GRANULARITY,), "channel")):
         twin = bench.measure(f"arm-{mode}-s8s8f32-per-{granularity}")
         case = twin.case
@@ -70,8 +70,8 @@ def _as(rows, case):
 
 
 def test_released_rows_are_the_same_bits_after_a_repaired_variant_ran():
-    default = inductor.flow("arm-static-default")
-    before, bench = lab().measure(default), lab()
+    default, bench = "arm-static-default", lab()
+    before = lab().measure(default)
     bench.measure(default, (GRANULARITY,))
     after = bench.measure(default)
     assert (before.outputs, before.quantizers) == (after.outputs, after.quantizers)
