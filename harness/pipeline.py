@@ -175,15 +175,25 @@ class Pipeline:
         return measured.digests, [_of(row, case) for row in measured.quantizers]
 
     def _at(self, point: Point, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> _Measured:
-        """A point, measured once for all variants whose fixes touch nothing up to there."""
+        """A point, measured once for all variants whose fixes touch nothing, or changed nothing, up to there."""
         if point is Point.FLOAT:  # no repair touches the exported graph
             return once(self._float, flow.export, lambda: self._measure_float(case, flow))
+        if point is Point.LOWERED:
+            fixes = self._left(case, flow, fixes)
         measure = self._measure_prepared if point is Point.PREPARED else partial(self._measure_quantized, point)
         if point is Point.LOWERED and flow.programs:
             measure = self._measure_program
         key = point, tuple(fix.name for fix in active_at(_MADE_BY[point], fixes))
         with torch.no_grad():
             return once(self._points, key, lambda: measure(case, flow, fixes))
+
+    def _left(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+        """The fixes that lowering may show: without those that were over with the converted graph and left it alone."""
+        late = tuple(fix for fix in fixes if fix.last in (Stage.EDGE, Stage.LOWER))
+        if late == fixes:
+            return fixes
+        changed, left = (self._evidence(Point.CONVERTED, case, flow, some) for some in (fixes, late))
+        return late if changed == left else fixes
 
     def _measure_float(self, case: Case, flow: Flow) -> _Measured:
         with torch.no_grad():

@@ -190,6 +190,7 @@ def test_a_fix_name_is_one_word_so_that_variants_can_be_told_apart(name):
         ({"known": ["1.0"]}, "known must be a tuple of strings"),
         ({"stage": Stage.EXPORT}, "stage must be one of prepare, calibrate, convert, edge, lower, not export"),
         ({"stage": Stage.MEASURE}, "stage must be one of"),
+        ({"stage": Stage.CONVERT, "last": Stage.PREPARE}, "last must be one of convert, edge, lower, not prepare"),
     ],
 )
 def test_a_fix_that_could_never_be_applied_as_written_is_refused(changes, error):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from harness.fixes import Fix
 from harness.records import OutputRow, Point, Stage
 from tests.lab import fix, gain_of, lab, lab_case, lowering, program, two_heads
 
@@ -228,3 +229,38 @@ def test_fixes_before_the_lowering_tell_of_themselves_at_the_converted_point_low
 def test_of_fixes_on_both_sides_of_the_lowering_the_last_point_tells():
     both = (fix("coarser", Stage.CONVERT, coarser), LATE)
     assert states(lab().measure(program(), both)) == {"lowered": {"needed"}}
+
+
+# What fixes leave alone
+
+
+def times_lowered(*fixes) -> int:
+    """How often one converted graph is lowered for `released` and then a variant."""
+    bench = lab()
+    for variant in ((), fixes):
+        bench.measure(program(), variant)
+    # A fix's probe is reported as its stage, too.
+    return [stage for _, stage in bench.stages].count(Stage.LOWER) - sum(item.stage is Stage.LOWER for item in fixes)
+
+
+def over(name: str, stage: Stage, *repair) -> Fix:
+    """A fix that touches one stage and no later one."""
+    return replace(fix(name, stage, *repair), last=stage)
+
+
+def test_a_fix_that_is_over_and_changed_nothing_is_not_lowered_again():
+    assert times_lowered(over("idle", Stage.CONVERT)) == 1
+    assert times_lowered(over("idle", Stage.PREPARE)) == 1
+
+
+def test_a_variant_is_lowered_for_itself_if_it_changed_the_graph_or_may_touch_the_lowering():
+    assert times_lowered(over("coarser", Stage.CONVERT, coarser)) == 2
+    assert times_lowered(fix("idle", Stage.CONVERT)) == 2
+    assert times_lowered(over("idle", Stage.CONVERT), LATE) == 2
+
+
+def test_rows_that_were_not_lowered_again_are_those_of_a_process_that_lowered_nothing_before():
+    idle = over("idle", Stage.CONVERT)
+    bench = lab()
+    bench.measure(program())
+    assert bench.measure(program(), (idle,)).outputs == lab().measure(program(), (idle,)).outputs

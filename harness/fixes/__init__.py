@@ -70,10 +70,10 @@ class Fix:
     it was measured on. `measures` says what `probe` measures, with its unit; the probe runs the installed package on a
     tiny graph, and is run again under the repair; `needs` are other distributions that it uses. `flows` are name
     patterns such as `x86-*`, none for a defect that no model here meets; `stage`, one of `REPAIRABLE`, is the earliest
-    stage the repair touches: everything before it is shared with `released`. `repair()` returns a context manager that
-    is undone on exit, also after an exception; it raises `SeamMovedError` where the installed package no longer has the
-    place to repair (`harness.fixes.seams`). `trap` is a tempting half-repair that is known to be wrong; it is measured
-    to show why.
+    stage the repair touches: everything before it is shared with `released`. `last` is the last one that it touches: if
+    nothing has changed up to there, nothing does after it. `repair()` returns a context manager that is undone on exit,
+    also after an exception; it raises `SeamMovedError` where the installed package no longer has the place to repair
+    (`harness.fixes.seams`). `trap` is a tempting half-repair that is known to be wrong; it is measured to show why.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Fix:
     repair: Repair | None = None
     trap: Repair | None = None
     needs: tuple[str, ...] = ()
+    last: Stage = REPAIRABLE[-1]
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.name):
@@ -97,6 +98,9 @@ class Fix:
                 raise ValueError(f"fix {self.name}: {field} must be a tuple of strings, not {value!r}")
         if self.stage not in REPAIRABLE:
             raise ValueError(f"fix {self.name}: stage must be one of {', '.join(REPAIRABLE)}, not {self.stage}")
+        rest = REPAIRABLE[REPAIRABLE.index(self.stage) :]
+        if self.last not in rest:
+            raise ValueError(f"fix {self.name}: last must be one of {', '.join(rest)}, not {self.last}")
 
     def applies_to(self, flow: str) -> bool:
         """Whether a flow's variants include this fix."""

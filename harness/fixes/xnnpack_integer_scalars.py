@@ -61,6 +61,7 @@ FIX = Fix(
     known=("1.5.1",),
     flows=("xnnpack",),
     stage=Stage.PREPARE,
+    last=Stage.PREPARE,
     measures="type of int64 positions + 1 in the graph to annotate",
     probe=probe,
     repair=repair,
