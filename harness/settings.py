@@ -180,7 +180,7 @@ BUILTIN_SUITES = {
             *("x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"),
             *("nncf-*", "cadence-hoist", "vulkan-*", "xnnpack"),
         ),
-        lowered=("cadence-hoist", "vulkan-*"),
+        lowered=("x86-static", *PASSES),
         includes=("kernels",),
         tolerance={"sqnr_drop_db": 0.25},
     ),

@@ -67,7 +67,8 @@ def _edge(converted: torch.nn.Module, inputs: tuple[torch.Tensor, ...], whole: l
         _skip_dim_order=True,  # as Cadence's compiler does
         preserve_ops=whole,
     )
-    return to_edge(torch.export.export(converted, inputs), compile_config=config)
+    with shared_provenance():
+        return to_edge(torch.export.export(converted, inputs), compile_config=config)
 
 
 def lower(program: Any) -> torch.fx.GraphModule:

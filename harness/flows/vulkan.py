@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.flows import Flow
 from harness.flows.pt2e import calibrate, convert, export_strict, keep_integer_scalars, prepare
+from harness.flows.runtime import shared_provenance
 
 if TYPE_CHECKING:
     import torch
@@ -60,8 +61,9 @@ def to_edge_program(converted: torch.fx.GraphModule, inputs: tuple[torch.Tensor,
     from executorch.backends.vulkan.vulkan_preprocess import apply_passes
     from executorch.exir import to_edge
 
-    program: ExportedProgram = to_edge(torch.export.export(converted, inputs)).exported_program()
-    linears: ExportedProgram = apply_passes(program, [AddmmToLinearTransform()])
+    with shared_provenance():
+        program: ExportedProgram = to_edge(torch.export.export(converted, inputs)).exported_program()
+        linears: ExportedProgram = apply_passes(program, [AddmmToLinearTransform()])
     return linears
 
 

@@ -43,9 +43,10 @@ def print_inventory(found: dict[str, Any]) -> None:
             f"{size}: {', '.join(kinds)}" for size, kinds in sizes.items()
         )  # fmt: skip
         models.add_row(escape(name), escape(text))
-    suites = Table("suite", "size", "flows", title="Suites", title_justify="left")
+    suites = Table("suite", "size", "flows", "lowered too", "includes", title="Suites", title_justify="left")
     for name, suite in found["suites"].items():
-        suites.add_row(escape(name), escape(suite["size"]), escape(", ".join(suite["flows"])))
+        flows, lowered, includes = (", ".join(suite[field]) for field in ("flows", "lowered", "includes"))
+        suites.add_row(*map(escape, (name, suite["size"], flows, lowered, includes)))
     upstream = Table("package", "version", title="Installed releases", title_justify="left")
     for package, version in found["stack"].items():
         upstream.add_row(escape(package), escape(version))
