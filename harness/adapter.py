@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import torch
 
+USUAL_GIB = 1.5
+"""What a process measuring a model takes at most, unless its adapter says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -26,13 +29,15 @@ class Size:
 
     `weights` are the kinds `build` understands, the default first; `outputs` names the tensors the model returns, in
     order; `labelled` is the output whose last dimension holds class scores for `Batch.labels`, if any. `cost` is how
-    long the model takes compared with the others of its size: the longest are started first.
+    long the model takes compared with the others of its size: the longest are started first. `memory` is the most that
+    a process measuring it takes, GiB: groups run side by side as far as the machine has that.
     """
 
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     labelled: str | None = None
     cost: float = 1.0
+    memory: float = USUAL_GIB
 
 
 @dataclass(frozen=True, slots=True)

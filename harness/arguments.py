@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +60,9 @@ def measuring(verb: F) -> F:
         jobs,
         click.option(
             "--timeout", type=click.FloatRange(1), default=1800, show_default=True, help="Seconds one model may take."
+        ),
+        click.option(
+            "--memory", type=click.FloatRange(0.1), metavar="GIB", help="GiB of data one measuring process may have."
         ),
         click.option("--shuffle", type=int, metavar="SEED", help="Measure in a shuffled order; no byte may change."),
         click.option("--no-pin", is_flag=True, help="Use every instruction set the CPU has; not for baselines."),
@@ -119,8 +123,8 @@ def hows(options: dict[str, Any]) -> list[Options]:
 
     if options["isas"] and options["no_pin"]:
         raise click.UsageError(f"{_asked(options)} pins an instruction set and --no-pin none: give one of them")
-    own = (options["jobs"], options["timeout"], not options["no_pin"], options["shuffle"])
-    return [Options(*own, isa) for isa in chosen_isas(options["isas"]) or ("",)]
+    own = Options(options["jobs"], options["timeout"], options["memory"], not options["no_pin"], options["shuffle"])
+    return [replace(own, isa=isa) for isa in chosen_isas(options["isas"]) or ("",)]
 
 
 def _asked(options: dict[str, Any]) -> str:

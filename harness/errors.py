@@ -72,6 +72,12 @@ class InterruptedRunError(SqnrError):
     exit_code = ExitCode.INTERRUPTED
 
 
+class CensusError(SqnrError):
+    """A run whose rows are not those that were planned: a defect of the harness."""
+
+    exit_code = ExitCode.INTERNAL
+
+
 def in_a_line(error: BaseException) -> str:
     """Type and first line of an error that is not ours."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

@@ -5,20 +5,19 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness import environment, flows
+from harness import census, environment
 from harness.errors import InterruptedRunError, UsageError, no_quantizer
-from harness.records import SPILL_PREFIX, Case, Point, Stage, failed_rows
-from harness.runner import GroupResult, Progress, Workers, jobs_for
-from harness.store import COMPLETE, INTERRUPTED, Run, create_run
+from harness.parts import GroupResult, Progress
+from harness.records import SPILL_PREFIX, Case, Point
+from harness.resuming import attempt_tag, check_resumable, check_same_models, held, kept_results
+from harness.runner import Workers, jobs_for
+from harness.store import COMPLETE, INTERRUPTED, Run, create_run, find_run
 from harness.suite import Selection, Sizes, make_plan, resolve_weights
 from harness.worker import group_cases
 from harness.workspace import Workspace
-
-ANY_OUTPUT = "*"
-"""Output name in the rows of a model whose adapter cannot say what it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,8 @@ class Options:
 
     workers: int = 2
     timeout: float = 1800.0
+    memory: float | None = None
+    """GiB that a measuring process may take; None for no limit."""
     pinned: bool = True
     shuffle: int | None = None
     """Seed of a shuffled case order, to show that none leaks into the next; None keeps the plan's order."""
@@ -54,7 +55,7 @@ def measure(
 def measuring_processes(options: Options) -> Workers:
     """A pool whose processes start with the pins in their environment."""
     environment.pin(pinned=options.pinned, isa=options.isa)
-    return Workers(options.workers, options.timeout)
+    return Workers(options.workers, options.timeout, options.memory)
 
 
 def _measure(
@@ -70,34 +71,79 @@ def _measure(
     plan = make_plan(selection, workspace.settings, sizes)
     seed = workspace.settings.seed
     run = create_run(workspace.reports, plan, seed, environment.fingerprint(), source, selection.excluded)
-    on_start(run)
+    with held(run):
+        on_start(run)
+        _finish(workspace, run, sizes, workers, [], shuffle, on_progress)
+    _check_excluded(run)
+    return run
+
+
+def resume(
+    workspace: Workspace,
+    name: str,
+    options: Options,
+    on_start: Callable[[Run, int], None] = lambda _run, _measured: None,
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
+) -> Run:
+    """Measure what an interrupted or killed run still owes; its files are then those of an undisturbed one.
+
+    Raises `UsageError` for a run that is complete, still under way, or of another stack, machine or model, and
+    `InterruptedRunError` as `measure` does.
+    """
+    with measuring_processes(options) as workers:
+        run = find_run(workspace.reports, name)
+        with held(run):
+            run = check_resumable(find_run(workspace.reports, name))
+            sizes = workers.sizes(workspace)
+            kept = kept_results(workspace, run)
+            on_start(run, sum(len(result.finished) for result in kept))
+            _finish(workspace, run, sizes, workers, kept, options.shuffle, on_progress)
+    return run
+
+
+def _finish(
+    workspace: Workspace,
+    run: Run,
+    sizes: Sizes,
+    workers: Workers,
+    kept: list[GroupResult],
+    shuffle: int | None,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Measure the cases that `kept` does not have, and store the run."""
     start = time.monotonic()
-    cases = list(plan.cases)
+    done = {case for result in kept for case in result.finished}
+    cases = [case for case in run.plan.cases if case not in done]
     if shuffle is not None:
         random.Random(shuffle).shuffle(cases)
     groups = sorted(group_cases(cases), key=lambda group: -_cost(group[0], sizes))
     jobs = jobs_for(
-        *(workspace.start, groups, source, seed, run.parts, run.logs),
-        excluded=selection.excluded,
-        unlowered=plan.unlowered,
+        *(workspace.start, groups, run.weights_source, run.seed, run.parts, run.logs),
+        excluded=run.excluded,
+        unlowered=run.plan.unlowered,
+        sizes=sizes,
+        tag=attempt_tag(run),
     )
     results, interrupted = workers.run(jobs, on_progress)
+    check_same_models([*kept, *results])
     run.status = INTERRUPTED if interrupted else COMPLETE
-    run.seconds = time.monotonic() - start
-    gather(run, results, sizes)
+    run.seconds += time.monotonic() - start
+    census.gather(run, [*kept, *results], sizes)
+    if not interrupted:
+        census.check(run, sizes)
     run.save()
     # Killed workers leave their spilled reference outputs behind.
     for spill in run.parts.glob(f"{SPILL_PREFIX}*"):
         shutil.rmtree(spill, ignore_errors=True)
     if interrupted:
         raise InterruptedRunError(
-            f"interrupted; what was measured ({len(run.outputs)} output rows) is kept in {run.folder}"
+            f"interrupted; what was measured ({len(run.outputs)} output rows) is kept in {run.folder}; "
+            f"go on with: sqnr run --resume {run.name}"
         )
-    for result in results:
-        result.job.part.unlink(missing_ok=True)
-    run.parts.rmdir()
-    _check_excluded(run)
-    return run
+    shutil.rmtree(run.parts)
+    for log in run.logs.glob("*.log"):
+        if not log.stat().st_size:
+            log.unlink()
 
 
 def _check_excluded(run: Run) -> None:
@@ -112,43 +158,3 @@ def _check_excluded(run: Run) -> None:
 def _cost(case: Case, sizes: Sizes) -> float:
     known = sizes[case.model]
     return known[case.size].cost if known is not None else 0.0
-
-
-def gather(run: Run, results: list[GroupResult], sizes: Sizes) -> None:
-    """Take over all rows, and make a failed one for every planned output that has none."""
-    run.outputs = [row for result in results for row in result.outputs]
-    run.samples = {key: sums for result in results for key, sums in result.samples.items()}
-    run.quantizers = [row for result in results for row in result.quantizers]
-    measured = {row.key for row in run.outputs}
-    for result in results:
-        subject = "/".join(result.job.subject)
-        run.adapter_hashes |= {subject: result.adapter} if result.adapter else {}
-        if result.weights:
-            run.weight_hashes[subject] = result.weights
-            run.input_hashes[subject] = result.inputs
-        for case in result.job.cases:
-            if case not in result.finished and run.status == INTERRUPTED:
-                continue
-            known = sizes.get(case.model)
-            outputs = known[case.size].outputs if known is not None else (ANY_OUTPUT,)
-            points = _points(case.flow, lowered=case not in run.plan.unlowered)
-            planned = failed_rows(case, points, outputs, *_reason(result, case))
-            run.outputs += [row for row in planned if row.key not in measured]
-
-
-def _reason(result: GroupResult, case: Case) -> tuple[Stage, str]:
-    """(stage, error) of a case that left no rows."""
-    if case in result.errors:
-        return Stage.EXPORT, result.errors[case]
-    last_case, last_stage = result.last or (case, Stage.LOAD)
-    stage = last_stage if last_case == case or last_stage is Stage.LOAD else Stage.LOAD
-    return stage, result.broken or "the measuring process left no row"
-
-
-def _points(name: str, *, lowered: bool) -> Iterable[Point]:
-    try:
-        flow = flows.load(name)
-        return (flow if lowered else flow.unlowered()).points
-    except Exception:
-        # A flow that cannot be imported still owes a row at each point a flow usually has.
-        return (Point.FLOAT, Point.PREPARED, Point.CONVERTED)

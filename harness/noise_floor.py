@@ -16,8 +16,9 @@ from pathlib import Path
 from harness import fixes
 from harness.errors import InterruptedRunError
 from harness.execute import Options, measuring_processes
+from harness.parts import Progress
 from harness.records import Case, FixState, OutputRow, Point, Row, Stage, released_of
-from harness.runner import Progress, jobs_for
+from harness.runner import jobs_for
 from harness.store import Run
 from harness.worker import group_cases
 from harness.workspace import Workspace

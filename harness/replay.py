@@ -12,12 +12,13 @@ from typing import Any, Literal
 from harness import __version__, environment, fixes, flows
 from harness.bundle import Facts, Read, facts_of
 from harness.bundle_record import INPUTS, Bundle
+from harness.census import gather
 from harness.errors import InterruptedRunError, UsageError, unknown_name
-from harness.execute import gather
 from harness.files import storable
+from harness.parts import Progress
 from harness.places import without_places
 from harness.records import Case, Cause, OutputRow, Point, QuantizerRow
-from harness.runner import Progress, Workers, jobs_for
+from harness.runner import Workers, jobs_for
 from harness.scratch import scratch_folder
 from harness.sources import file_hash
 from harness.store import COMPLETE, Run

@@ -2,62 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import signal
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed, wait
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
-from harness.adapter import Size
-from harness.files import storable
+from harness.adapter import USUAL_GIB, Size
 from harness.fixes import Fix
 from harness.fixes.states import Diagnosis, undiagnosed
-from harness.records import Case, OutputRow, QuantizerRow, Stage
-from harness.samples import decoded
+from harness.memory import free_memory
+from harness.parts import GroupResult, PartReader, Progress
+from harness.records import Case
 from harness.suite import Sizes
 from harness.worker import GroupJob, describe_model, diagnose_fixes, run_group, start_worker
 from harness.workspace import Workspace
 
-if TYPE_CHECKING:
-    from harness.measure.bootstrap import Array
-
 T = TypeVar("T")
 J = TypeVar("J")
 _POLL_SECONDS = 0.2
-
-
-@dataclass(slots=True)
-class Progress:
-    """One thing a worker reported: a stage it began, or a case it finished."""
-
-    job: GroupJob
-    case: Case
-    stage: Stage | None = None
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class GroupResult:
-    """What a group's part file holds, and how its process ended."""
-
-    job: GroupJob
-    outputs: list[OutputRow] = field(default_factory=list)
-    quantizers: list[QuantizerRow] = field(default_factory=list)
-    samples: dict[tuple[str, ...], Array] = field(default_factory=dict)
-    """Sums of signal and noise of each sample, by the key of the output row."""
-    weights: str = ""
-    inputs: dict[str, list[str]] = field(default_factory=dict)
-    adapter: dict[str, str] = field(default_factory=dict)
-    finished: set[Case] = field(default_factory=set)
-    last: tuple[Case, Stage] | None = None
-    errors: dict[Case, str] = field(default_factory=dict)
-    broken: str = ""
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Workers:
@@ -66,11 +35,13 @@ class Workers:
     What one adapter or upstream does to torch's global state can so never reach another model's numbers.
     """
 
-    def __init__(self, count: int, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, count: int, timeout: float, memory: float | None = None) -> None:
+        self._count, self._timeout = count, timeout
         # Spawned, not forked: a process forked after OpenMP has run can hang, and pins are read at library load.
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPool(max_workers=count, max_tasks=1, initializer=start_worker, context=context)
+        self._pool = ProcessPool(
+            max_workers=count, max_tasks=1, initializer=start_worker, initargs=(memory,), context=context
+        )
 
     def __enter__(self) -> Workers:
         return self
@@ -142,93 +113,64 @@ class Workers:
             yield futures[future], _ending(future, self._timeout) or future.result()
 
     def run(self, jobs: list[GroupJob], on_progress: Callable[[Progress], None]) -> tuple[list[GroupResult], bool]:
-        """Measure all jobs, each within the time limit, and read their part files as they grow.
+        """Measure all jobs, each within the limits, and read their part files as they grow.
 
-        The flag says that Ctrl-C ended it early: the results are those until then, and the workers have ended. From
-        then on this process ignores Ctrl-C, so that a second one cannot keep it from storing them.
+        As many at once as there are workers, and memory for what they say they need. A process that writes what is no
+        record is ended. The flag says that Ctrl-C or SIGTERM ended it all early: the results are those until then, and
+        the workers have ended. This process heeds neither any more, so that a second one cannot keep it from storing
+        them.
         """
-        results = [GroupResult(job) for job in jobs]
-        readers = [_PartReader(result) for result in results]
-        futures = [self._pool.schedule(run_group, args=(job,), timeout=self._timeout) for job in jobs]
-        pending: Iterable[Future[Any]] = futures
-        try:
-            while pending:
-                _, pending = wait(pending, timeout=_POLL_SECONDS)
+        readers = [PartReader(GroupResult(job)) for job in jobs]
+        waiting, running = deque(readers), dict[Future[Any], PartReader]()
+        room = free_memory()
+        with _told_to_end() as told:
+            while (waiting or running) and not told:
+                while waiting and self._fits(waiting[0], running.values(), room):
+                    reader = waiting.popleft()
+                    running[self._pool.schedule(run_group, args=(reader.result.job,), timeout=self._timeout)] = reader
+                ended, _ = wait(running, timeout=_POLL_SECONDS)
+                for future, reader in list(running.items()):
+                    if not reader.read(on_progress):
+                        future.cancel()
+                    if future in ended:
+                        reader.result.broken = reader.result.broken or _ending(future, self._timeout)
+                        del running[future]
+            if told:
+                self._end()
                 for reader in readers:
                     reader.read(on_progress)
-        except KeyboardInterrupt:
-            for interruption in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(interruption, signal.SIG_IGN)
-            self._end()
-            for reader in readers:
-                reader.read(on_progress)
-            return results, True
-        for result, future in zip(results, futures, strict=True):
-            result.broken = result.broken or _ending(future, self._timeout)
-        return results, False
+        return [reader.result for reader in readers], bool(told)
+
+    def _fits(self, reader: PartReader, running: Collection[PartReader], room: float) -> bool:
+        """Whether a group can be measured beside those under way; one alone always can."""
+        needed = sum(other.result.job.memory for other in running) + reader.result.job.memory
+        return not running or (len(running) < self._count and needed <= room)
+
+
+@contextmanager
+def _told_to_end() -> Iterator[list[int]]:
+    """The interruptions that came meanwhile, which then interrupt nothing; after the first no other one does either."""
+    told: list[int] = []
+    before = {number: signal.signal(number, lambda *given: told.append(given[0])) for number in _INTERRUPTIONS}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if told else handler)
 
 
 def _ending(future: Future[Any], timeout: float) -> str:
     """How a process ended, if not well."""
-    error = future.exception()
+    error = None if future.cancelled() else future.exception()
     if error is None:
         return ""
     if isinstance(error, TimeoutError):
         return f"timed out after {timeout:.0f} s"
     if isinstance(error, ProcessExpired):
-        return f"the measuring process died (exit code {error.exitcode})"
+        code = error.exitcode
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the measuring process died ({how})"
     return f"{type(error).__name__}: {error}"
-
-
-class _PartReader:
-    """Reads a part file as it grows; a line that is not yet whole is left for the next time."""
-
-    def __init__(self, result: GroupResult) -> None:
-        self._result = result
-        self._offset = 0
-
-    def read(self, on_progress: Callable[[Progress], None]) -> None:
-        path = self._result.job.part
-        if not path.exists():
-            return
-        with path.open("rb") as part:
-            part.seek(self._offset)
-            text = part.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
-            self._take(json.loads(line), on_progress)
-
-    def _take(self, record: dict[str, Any], on_progress: Callable[[Progress], None]) -> None:
-        result = self._result
-        if "stage" in record:
-            result.last = Case(**record["case"]), Stage(record["stage"])
-            on_progress(Progress(result.job, *result.last))
-        elif "adapter" in record:
-            result.adapter = record["adapter"]
-            result.weights, result.inputs = record.get("weights", ""), record.get("inputs", {})
-        elif "broken" in record:
-            result.broken = record["broken"]
-        elif "error" in record:
-            case = Case(**record["result"])
-            result.errors[case] = record["error"]
-            result.finished.add(case)
-            on_progress(Progress(result.job, case))
-        else:
-            case = Case(**record["result"])
-            rows = [OutputRow(**_storable(row)) for row in record["outputs"]]
-            result.outputs += rows
-            result.samples |= {
-                row.key: decoded(text) for row, text in zip(rows, record["samples"], strict=False) if text
-            }
-            result.quantizers += [QuantizerRow(**_storable(row)) for row in record["quantizers"]]
-            result.finished.add(case)
-            on_progress(Progress(result.job, case, seconds=record["seconds"]["total"]))
-
-
-def _storable(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as its file will hold it: a lone surrogate in a name or an error is written as an escape."""
-    return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def jobs_for(
@@ -241,9 +183,11 @@ def jobs_for(
     jitter: int | None = None,
     excluded: tuple[str, ...] = (),
     unlowered: frozenset[Case] = frozenset(),
+    sizes: Sizes | None = None,
+    tag: str = "",
 ) -> list[GroupJob]:
     """One job a group; `source` stands in for the weights kind in the case where a path was given."""
-    tag = "" if jitter is None else f"-jitter{jitter}"
+    tag += "" if jitter is None else f"-jitter{jitter}"
     return [
         GroupJob(
             start=start,
@@ -255,6 +199,12 @@ def jobs_for(
             jitter=jitter,
             excluded=excluded,
             unlowered=unlowered.intersection(cases),
+            memory=_memory(cases[0], sizes or {}),
         )
         for index, cases in enumerate(groups)
     ]
+
+
+def _memory(case: Case, sizes: Sizes) -> float:
+    known = sizes.get(case.model)
+    return known[case.size].memory if known is not None else USUAL_GIB

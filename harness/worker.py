@@ -5,6 +5,7 @@ The part file is the only channel to the parent, so what was measured survives w
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -19,7 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.adapter import Size
+from harness.adapter import USUAL_GIB, Size
+from harness.memory import limit_memory
 from harness.records import Case, Point, Stage
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class GroupJob:
     """Quantizers to leave in float, names or shell patterns."""
     unlowered: frozenset[Case] = frozenset()
     """Cases to measure as far as the converted graph."""
+    memory: float = USUAL_GIB
+    """What the process needs, GiB, as the adapter says."""
 
     @property
     def subject(self) -> tuple[str, str, str]:
@@ -55,9 +59,14 @@ class GroupJob:
         return first.model, first.size, first.weights
 
 
-def start_worker() -> None:
-    """Ctrl-C is the parent's to handle: it keeps what was measured and ends its workers itself."""
+def start_worker(memory: float | None = None) -> None:
+    """Make a process one that measures, with at most `memory` GiB of data of its own.
+
+    Ctrl-C is the parent's to handle: it keeps what was measured and ends its workers itself.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if memory is not None:
+        limit_memory(memory)
     os.dup2(2, 1)  # standard output is for results; what an adapter or an upstream prints is not one
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     warnings.simplefilter("ignore")  # upstream deprecations are not what a run is about
@@ -80,7 +89,7 @@ def describe_model(start: Path, name: str) -> dict[str, Size]:
     logging.disable(logging.WARNING)
     sizes = find_workspace(start).load_adapter(name).SIZES
     return {
-        str(size): Size(tuple(one.weights), tuple(one.outputs), one.labelled, float(one.cost))
+        str(size): Size(tuple(one.weights), tuple(one.outputs), one.labelled, float(one.cost), float(one.memory))
         for size, one in sizes.items()
     }
 
@@ -98,12 +107,20 @@ def diagnose_fixes(names: list[str]) -> list[Diagnosis]:
 
 
 def run_group(job: GroupJob) -> None:
-    """Measure a group; never raises for what a model or an upstream does."""
-    with job.part.open("a", encoding="utf-8") as part:
+    """Measure a group; never raises for what a model or an upstream does.
+
+    What upstreams print, and where a signal met the process, goes to the group's log.
+    """
+    with job.part.open("a", encoding="utf-8") as part, job.log.open("a", encoding="utf-8") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+        faulthandler.enable(2)
 
         def emit(**record: Any) -> None:
             part.write(json.dumps(record, allow_nan=False) + "\n")
             part.flush()
+            if "result" in record:
+                os.fsync(part.fileno())  # what was measured outlives this process, its parent and a power failure
 
         try:
             _measure(job, emit)

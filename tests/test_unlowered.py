@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness import flows
-from harness.execute import gather
+from harness.census import gather
 from harness.fixes import installed
+from harness.parts import GroupResult
 from harness.records import Stage
-from harness.runner import GroupResult, jobs_for
+from harness.runner import jobs_for
 from harness.store import Run
 from harness.suite import Plan
 from harness.worker import run_group

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @arguments.selecting
 @click.option("--exclude", "excluded", multiple=True, metavar="QUANTIZER",
               help="Leave this quantizer in float, or all that fit a pattern of * and ?; repeatable.")  # fmt: skip
+@click.option("--resume", "unfinished", metavar="RUN", help="Go on with a run that was interrupted or killed.")
 @arguments.measuring
-def run(**options: Any) -> None:
+def run(unfinished: str | None, **options: Any) -> None:
     """Measure a suite or a selection into reports/RUN/.
 
     With several of --isa into one folder for each, then says which int8 kernels saturate (docs/saturation.md).
@@ -29,12 +30,12 @@ def run(**options: Any) -> None:
     from harness.report.terminal import console, print_matrix
     from harness.workspace import find_workspace
 
-    if arguments.sweeps(options):
+    if unfinished is None and arguments.sweeps(options):
         from harness.verbs.sweeping import sweep_and_show
 
         sweep_and_show(find_workspace(), arguments.selection(options), arguments.hows(options))
         return
-    measured = _measure(find_workspace(), options)
+    measured = _measure(find_workspace(), options) if unfinished is None else _resume(unfinished, options)
     print_matrix(console(), measured.outputs)
     if measured.excluded:
         click.echo(spoken(f"left in float: {', '.join(measured.excluded)}"))
@@ -166,6 +167,18 @@ def _measure(workspace: Workspace, options: dict[str, Any]) -> Run:
 
     with showing_progress() as shown:
         return measure(workspace, arguments.selection(options), arguments.how(options), shown.start, shown.update)
+
+
+def _resume(name: str, options: dict[str, Any]) -> Run:
+    from harness.execute import resume
+    from harness.report.progress import showing_progress
+    from harness.suite import Selection
+    from harness.workspace import find_workspace
+
+    if arguments.selection(options) != Selection():
+        raise click.UsageError(f"--resume {name} measures what that run planned: choose nothing beside it")
+    with showing_progress() as shown:
+        return resume(find_workspace(), name, arguments.how(options), shown.go_on, shown.update)
 
 
 VERBS = (run, gate, accept, locate, train, replay)

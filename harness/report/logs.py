@@ -25,7 +25,7 @@ def log_of(run: Run, case: Case) -> str:
 
     A log is read once for all its cases, and of a long one the last MiB.
     """
-    name = re.compile(rf"\d+-{re.escape(case.model)}-{re.escape(case.size)}\.log")
+    name = re.compile(rf"\d+-{re.escape(case.model)}-{re.escape(case.size)}(-again\d+)?\.log")
     for path in sorted(run.logs.glob("*.log")):
         if not name.fullmatch(path.name):  # a model may be called like the end of another's name
             continue

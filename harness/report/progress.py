@@ -13,7 +13,7 @@ from harness.report.terminal import print_line
 from harness.report.text import spoken
 
 if TYPE_CHECKING:
-    from harness.runner import Progress as Step  # brings the measuring processes with it
+    from harness.parts import Progress as Step  # brings the measuring processes with it
     from harness.store import Run
 
 
@@ -32,6 +32,11 @@ class Shown:
         count = len(run.plan.cases)
         what = f"{run.plan.suite} under {isa}" if isa else run.plan.suite
         self.expect(count, f"{what}: {count} {'case' if count == 1 else 'cases'} -> {run.folder}")
+
+    def go_on(self, run: Run, measured: int) -> None:
+        """Announce what is left of a plan of which so many cases have been measured."""
+        count = len(run.plan.cases)
+        self.expect(count - measured, f"{run.plan.suite}: {measured} of {count} cases are measured -> {run.folder}")
 
     def expect(self, cases: int, title: str) -> None:
         """Announce so many cases."""

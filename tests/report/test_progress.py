@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness.parts import Progress
 from harness.records import Stage
 from harness.report.progress import Shown, showing_progress
-from harness.runner import Progress, jobs_for
+from harness.runner import jobs_for
 from tests.rows import case, run_of
 
 
