@@ -9,7 +9,9 @@ import faulthandler
 import json
 import logging
 import os
+import shutil
 import signal
+import tempfile
 import threading
 import time
 import traceback
@@ -22,11 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 from harness.adapter import USUAL_GIB, Size
 from harness.memory import limit_memory
-from harness.records import Case, Point, Stage
+from harness.records import SPILL_PREFIX, Case, Point, Stage
 
 if TYPE_CHECKING:
     from harness.fixes.states import Diagnosis
     from harness.pipeline import Pipeline
+
+
+_SPILLS: list[Path] = []
+"""Folders of reference outputs that this process wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +79,11 @@ def start_worker(memory: float | None = None) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Leave when the parent was killed: nobody would read what this process goes on to measure."""
+    """Leave when the parent was killed: nobody would read what this process goes on to measure, or tidy up after it."""
     while os.getppid() == parent:
         time.sleep(1)
+    for spill in _SPILLS:
+        shutil.rmtree(spill, ignore_errors=True)
     os._exit(1)
 
 
@@ -146,8 +154,10 @@ def _measure(job: GroupJob, emit: Any) -> None:
     file = workspace.models / f"{first.model}.py"
     emit(adapter={file.name: file_hash(file)} if file.exists() else {})  # should it not even be importable
     adapter = workspace.load_adapter(first.model)
+    spill = Path(tempfile.mkdtemp(prefix=SPILL_PREFIX, dir=job.part.parent))
+    _SPILLS.append(spill)
     with torch.no_grad():
-        subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, job.part.parent)
+        subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, spill)
     torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
     try:
         emit(weights=subject.digest, inputs=subject.input_hashes, adapter=source_hashes(adapter))
@@ -156,6 +166,7 @@ def _measure(job: GroupJob, emit: Any) -> None:
             emit(**_measure_case(job, case, pipeline))
     finally:
         subject.close()
+        shutil.rmtree(spill, ignore_errors=True)
 
 
 def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, Any]:

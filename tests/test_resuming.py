@@ -56,8 +56,20 @@ def begun(folder: Path, number: int) -> Path:
         time.sleep(0.2)
     os.kill(program.pid, number)
     program.communicate(timeout=60)
+    while _alive(program.pid):
+        assert time.monotonic() < deadline, "a process outlives the run"
+        time.sleep(0.2)
     (folder / "hold").unlink()
+    assert not list(latest(folder).glob("parts/reference-*")), "reference outputs are left behind"
     return latest(folder)
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def resumed(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:

@@ -70,10 +70,11 @@ class Fix:
     it was measured on. `measures` says what `probe` measures, with its unit; the probe runs the installed package on a
     tiny graph, and is run again under the repair; `needs` are other distributions that it uses. `flows` are name
     patterns such as `x86-*`, none for a defect that no model here meets; `stage`, one of `REPAIRABLE`, is the earliest
-    stage the repair touches: everything before it is shared with `released`. `last` is the last one that it touches: if
-    nothing has changed up to there, nothing does after it. `repair()` returns a context manager that is undone on exit,
-    also after an exception; it raises `SeamMovedError` where the installed package no longer has the place to repair
-    (`harness.fixes.seams`). `trap` is a tempting half-repair that is known to be wrong; it is measured to show why.
+    stage the repair touches: everything before it is shared with `released`. `last` is the last one that it touches: a
+    case of which it changed no node, qparam or output bit up to the converted graph is not lowered again. `repair()`
+    returns a context manager that is undone on exit, also after an exception; it raises `SeamMovedError` where the
+    installed package no longer has the place to repair (`harness.fixes.seams`). `trap` is a tempting half-repair that
+    is known to be wrong; it is measured to show why.
     """
 
     name: str

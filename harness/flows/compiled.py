@@ -31,6 +31,7 @@ _KERNELS = {
     "float_linears": (
         r"(extern_kernels|aten|torch\.ops\.aten)\.(_?addmm|mm|bmm|baddbmm|linear)(\.\w+)?"
         r"|torch\.ops\.(mkl|mkldnn)\.\w*linear\w*(\.\w+)?"
+        r"|(aten|torch\.ops\.aten)\._scaled_dot_product\w*(\.\w+)?"
     ),
 }
 """Calls of the generated code by column; prepacking happened when it was compiled."""
@@ -66,6 +67,8 @@ def lower_beside(frozen: tuple[torch.nn.Module, tuple[torch.Tensor, ...]]) -> Pr
         except torch._dynamo.exc.Unsupported as error:
             # What a kernel raised when it ran: dynamo then tries to trace what handles that, and raises in its place.
             raise error.__context__ or error from None
+    if not quantize_nodes:
+        raise RuntimeError("Inductor compiled nothing; is TORCHDYNAMO_DISABLE set?")
     code = "\n".join(dict.fromkeys(codes))
     return Program(_as_compiled(compiled), kernels(code) | quantize_nodes[-1], _digest(code))
 
@@ -96,6 +99,9 @@ def _compiling(tell: Callable[[dict[str, int]], None]) -> Iterator[None]:
     settings = {
         "freezing": True,
         "compile_threads": 1,
+        "cpp_wrapper": False,  # kernels are counted in Python
+        "max_autotune": False,  # it chooses kernels by their time
+        "max_autotune_gemm": False,
         "fx_graph_cache": False,
         "fx_graph_remote_cache": False,
         "post_grad_custom_post_pass": count,

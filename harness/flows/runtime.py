@@ -111,13 +111,11 @@ class Executable:
         return [tensors[str(i)] for i in range(len(tensors))]
 
     def _ask(self, inputs: bytes | None) -> bytes:
-        process = _process()
-        if process.had_others(self):
-            try:
-                return process.answer(self, inputs)
-            except RuntimeDiedError:
-                process = _process()  # a fresh one: what other programs left behind is not this one's doing
-        return process.answer(self, inputs)
+        try:
+            return _process().answer(self, inputs)
+        except RuntimeDiedError:
+            # Once more in a fresh one: what other programs left behind, or who killed it, is not this one's doing.
+            return _process().answer(self, inputs)
 
 
 _PROCESSES: list[RuntimeProcess] = []
@@ -140,7 +138,6 @@ class RuntimeProcess:
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (the process writes to it as long as it lives)
-        self._loads = 0
         self._loaded: Executable | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(ANSWER_SECONDS)],
@@ -163,15 +160,10 @@ class RuntimeProcess:
         """The process's id."""
         return self._process.pid
 
-    def had_others(self, executable: Executable) -> bool:
-        """Whether it was given other programs than this one."""
-        return self._loads > (self._loaded is executable)
-
     def answer(self, executable: Executable, inputs: bytes | None) -> bytes:
         """The outputs of a program, which is loaded if need be; without inputs it is only loaded."""
         if self._loaded is not executable:
             self._loaded = None
-            self._loads += 1
             self._ask("load", executable.code)
             self._loaded = executable
         return b"" if inputs is None else self._ask("run", inputs)

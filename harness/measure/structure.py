@@ -38,7 +38,7 @@ def count_nodes(graph: GraphModule) -> Structure:
 def graph_digest(graph: GraphModule) -> str:
     """SHA-256 over ops, targets and arguments, nodes told by their place: two graphs of one digest compute alike.
 
-    Constants count by name, not by value; what they hold shows in the qparams and the outputs.
+    Constants count by their place alone; what they hold shows in the qparams and the outputs.
     """
     place: dict[Node, str] = {}
     text = hashlib.sha256()

@@ -7,39 +7,34 @@ from collections.abc import Iterable
 import pandas as pd
 
 from harness.files import storable
-from harness.records import RELEASED, Case, OutputRow, Point
+from harness.records import FAILED, RELEASED, Case, OutputRow, Point
 from harness.report.names import subject_names
 from harness.report.order import natural, variant_order
 from harness.report.phrases import fixed
+from harness.report.text import counted
 
-_COUNTS = {
-    "int8_convs": "int8 convs",
-    "int8_linears": "int8 linears",
-    "float_convs": "float convs",
-    "float_linears": "float matmuls",
-    "quantize_nodes": "quantize ops",
-    "dequantize_nodes": "dequantize ops",
-    "delegated_nodes": "delegated",
-    "undelegated_nodes": "not delegated",
-    "program_bytes": "bytes",
-}
-_NAMES = 3
+_INT8 = {"int8_convs": "int8 conv", "int8_linears": "int8 linear"}
+_FLOAT = {"float_convs": "float conv", "float_linears": "float matmul"}
+_LEFT = {"quantize_nodes": "quantize op", "dequantize_nodes": "dequantize op"}
+LEVELS = ("converted", "lowered", "kernels")
+"""Columns of decibels, or of what failed."""
 TITLE = "What runs after lowering: kernels, and SQNR, dB, of the worst output"
 
 
 def kernel_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
     """A line for each case that was lowered to a program, as text.
 
-    `model`, `flow`, `fix`; the counts that any program has; and of the output with the least SQNR between kernels and
-    converted graph: `converted` and `lowered` against fp32, `kernels` against the converted graph. A lowering that
-    failed says so in the place of its levels.
+    `model`, `flow`, `fix`; of the output with the least SQNR between kernels and converted graph: `converted` and
+    `lowered` against fp32, `kernels` against the converted graph, `cause`; and `what runs`. A lowering that failed says
+    so in the place of its levels.
     """
     rows = list(rows)
     converted = {(row.case, row.output): row for row in rows if row.point == Point.CONVERTED}
     lowered: dict[Case, list[OutputRow]] = {}
-    programs = {row.flow for row in rows if row.is_program}
-    for row in rows:
-        if row.point == Point.LOWERED and row.flow in programs:
+    rows_lowered = [row for row in rows if row.point == Point.LOWERED]
+    graphs = {row.flow for row in rows_lowered if not (row.is_program or row.status.startswith(FAILED))}
+    for row in rows_lowered:
+        if row.flow not in graphs:
             lowered.setdefault(row.case, []).append(row)
     names = subject_names({(case.model, case.size, case.weights) for case in lowered})
     lines = []
@@ -51,16 +46,14 @@ def kernel_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
                 "model": storable(names[case.model, case.size, case.weights]),
                 "flow": storable(case.flow),
                 "fix": "" if case.variant == RELEASED else storable(case.variant),
-                **{title: _count(getattr(worst, column)) for column, title in _COUNTS.items()},
                 "converted": "" if before is None else _level(before),
                 "lowered": _level(worst),
                 "kernels": "" if worst.kernel_db is None else fixed(worst.kernel_db, 1),
                 "cause": worst.cause,
+                "what runs": _what_runs(worst),
             }
         )
-    frame = pd.DataFrame(lines, dtype=str)
-    empty = [column for column in frame.columns[_NAMES:] if not frame[column].astype(bool).any()]
-    return frame.drop(columns=empty)
+    return pd.DataFrame(lines, dtype=str)
 
 
 def _closeness(row: OutputRow) -> tuple[float, str]:
@@ -71,8 +64,20 @@ def _order(case: Case) -> tuple[object, ...]:
     return natural(case.model), case.size, case.weights, natural(case.flow), variant_order(case.variant)
 
 
-def _count(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+def _what_runs(row: OutputRow) -> str:
+    """Kernels of a compiled program, or ops and bytes of one for a runtime; nothing where there is no program."""
+    if row.delegated_nodes is not None:
+        told = [f"{counted(row.delegated_nodes, 'op')} delegated, {row.undelegated_nodes:,} not", *_counts(row, _LEFT)]
+        return ", ".join([*told, counted(row.program_bytes or 0, "byte")])
+    if row.int8_convs is None:
+        return ""
+    return ", ".join([*(_counts(row, _INT8) or ["no int8 kernel"]), *_counts(row, _FLOAT), *_counts(row, _LEFT)])
+
+
+def _counts(row: OutputRow, names: dict[str, str]) -> list[str]:
+    """What there is of each kind, in words."""
+    found = {name: getattr(row, column) for column, name in names.items()}
+    return [counted(count, name) for name, count in found.items() if count]
 
 
 def _level(row: OutputRow) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.report.terminal import print_line
-from harness.report.text import spoken
+from harness.report.text import counted, spoken
 
 if TYPE_CHECKING:
     from harness.parts import Progress as Step  # brings the measuring processes with it
@@ -31,7 +31,7 @@ class Shown:
         """Announce the plan, and the instruction set where there will be other runs under others."""
         count = len(run.plan.cases)
         what = f"{run.plan.suite} under {isa}" if isa else run.plan.suite
-        self.expect(count, f"{what}: {count} {'case' if count == 1 else 'cases'} -> {run.folder}")
+        self.expect(count, f"{what}: {counted(count, 'case')} -> {run.folder}")
 
     def go_on(self, run: Run, measured: int) -> None:
         """Announce what is left of a plan of which so many cases have been measured."""

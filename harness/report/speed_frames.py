@@ -12,7 +12,7 @@ from harness.environment import STACK
 from harness.records import RELEASED
 from harness.report.names import subject_names
 from harness.report.phrases import fixed
-from harness.report.text import visible
+from harness.report.text import counted, visible
 
 _PLACE = ("platform", "cpu", "isa", "threads", "batch")
 """What times have to share to stand in one table."""
@@ -66,13 +66,9 @@ def _flow(line: Any) -> str:
 
 def _cell(line: Any) -> str:
     interval = f"{fixed(line.speedup_lo, 2)} to {fixed(line.speedup_hi, 2)}"
-    kernels = f"{_count(line.int8_convs, 'conv')}, {_count(line.int8_linears, 'linear')}"
+    kernels = f"{counted(line.int8_convs, 'conv')}, {counted(line.int8_linears, 'linear')}"
     gain = f"{fixed(line.speedup, 2)}× ({interval})"
     return f"{_milliseconds(line.lowered_s)}, {gain}; eager {fixed(line.eager_speedup, 2)}×; {kernels}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _milliseconds(seconds: float) -> str:
@@ -80,7 +76,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _title(place: dict[str, Any]) -> str:
-    threads = _count(place["threads"], "thread")
+    threads = counted(place["threads"], "thread")
     where = ", ".join(visible(place[name]) for name in ("platform", "cpu", "isa") if place[name])
     return f"Speed against compiled fp32, batch {place['batch']}, {threads}: {where}"
 

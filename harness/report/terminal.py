@@ -34,7 +34,7 @@ _COLOURS = {
     Outcome.FAILED: "yellow",
 }
 _MOST_LINES = 20
-_WORDS = ("flow", "model", "fix", "output")
+_WORDS = ("flow", "model", "fix", "output", "cause", "what runs")
 """Columns of words, the others are numbers."""
 
 
@@ -91,12 +91,12 @@ def shown(text: object) -> Text:
 def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
     """SQNR of released code, and what each fix changed: a line for each flow, a column for each model and output."""
     from harness.report.frames import fix_frame, idle_fixes, sqnr_table
-    from harness.report.kernels import TITLE, kernel_frame
+    from harness.report.kernels import LEVELS, TITLE, kernel_frame
 
     _print_frame(console, "SQNR, dB, released code against fp32 eager", sqnr_table(rows))
     programs = kernel_frame(rows)
     if not programs.empty:
-        _print_frame(console, TITLE, programs)
+        _print_frame(console, TITLE, programs, LEVELS)
     fixes, idle = fix_frame(rows), idle_fixes(rows)
     if not fixes.empty:
         _print_frame(console, "SQNR, dB, without and with each fix", fixes)
@@ -104,11 +104,12 @@ def print_matrix(console: Console, rows: Sequence[OutputRow]) -> None:
         print_line(console, line)
 
 
-def _print_frame(console: Console, title: str, frame: pd.DataFrame) -> None:
+def _print_frame(console: Console, title: str, frame: pd.DataFrame, whole: Sequence[str] = ()) -> None:
+    """A table; its first column and those named are never broken."""
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(frame.columns):
         side: JustifyMethod = "left" if column in _WORDS else "right"
-        table.add_column(shown(column), justify=side, no_wrap=index == 0, overflow="fold")
+        table.add_column(shown(column), justify=side, no_wrap=index == 0 or column in whole, overflow="fold")
     for values in frame.itertuples(index=False):
         table.add_row(*map(shown, values))
     console.print(table)

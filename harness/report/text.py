@@ -41,3 +41,8 @@ def _escape(sign: str) -> str:
 def plain(text: object) -> str:
     """`visible` text for a place that takes HTML or, as plotly's labels, a subset of it."""
     return html.escape(visible(text), quote=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

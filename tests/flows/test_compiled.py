@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,8 @@ def call(args):
 
 
 def test_kernels_are_counted_in_what_is_called():
-    """Two int8 convolutions, one int8 linear, one float convolution; addmm, MKL's linear and bmm are float."""
-    assert compiled.kernels(CODE) == {"int8_convs": 2, "int8_linears": 1, "float_convs": 1, "float_linears": 3}
+    """Two int8 convolutions, one int8 linear, one float convolution; addmm, MKL's linear, bmm and attention are float."""
+    assert compiled.kernels(CODE) == {"int8_convs": 2, "int8_linears": 1, "float_convs": 1, "float_linears": 4}
 
 
 def test_programs_are_told_apart_by_their_code_and_not_by_addresses_in_its_comments():
@@ -94,6 +95,22 @@ def test_a_program_made_beside_another_leaves_that_one_running(static):
     assert (beside.counts["float_convs"], beside.counts["int8_convs"]) == (1, 0)
     assert sqnr_db(reference=model(x).detach(), actual=beside.run(x)) > 100
     assert torch.equal(program.run(x), before)
+
+
+def test_what_the_environment_says_of_inductor_changes_no_count(static):
+    """With its C++ wrapper, kernels are called in C++ where none is counted."""
+    from torch._inductor import config
+
+    converted, program = static
+    with config.patch({"cpp_wrapper": True, "max_autotune": True}):
+        again = compiled.lower_beside((copy.deepcopy(converted), (torch.zeros(2, 4, 6, 6),)))
+    assert (again.counts, again.digest) == (program.counts, program.digest)
+
+
+def test_where_nothing_is_compiled_that_is_said(static):
+    converted, _ = static
+    with torch._dynamo.config.patch(disable=True), pytest.raises(RuntimeError, match="Inductor compiled nothing"):
+        compiled.lower_beside((converted, (torch.zeros(2, 4, 6, 6),)))
 
 
 STOPS = """

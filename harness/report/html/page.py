@@ -31,7 +31,7 @@ from harness.report.html.timeline import Timeline
 from harness.report.kernels import TITLE, kernel_frame
 from harness.report.levels import level_frame
 from harness.report.order import natural, point_order
-from harness.report.text import revealed, visible
+from harness.report.text import counted, revealed, visible
 from harness.store import Run
 from harness.verdicts import Outcome
 
@@ -135,7 +135,7 @@ def render_located(located: Sequence[Located]) -> str:
         "title": "Culprits",
         "kicker": "Numerical accuracy of quantized models",
         "verdict_sign": "★",
-        "meaning": f"Where the damage comes from: {count} output{'' if count == 1 else 's'}",
+        "meaning": f"Where the damage comes from: {counted(count, 'output')}",
         "tone": "note",
         "sections": [("culprits", "Culprits")],
         "located": located_views(located, data.figures, data.tables),

@@ -12,7 +12,7 @@ from harness.report.history_frames import runs_frame, series_frame, several_plat
 from harness.report.html.figures import BLUE, ORANGE, Figure, folded, significant
 from harness.report.phrases import number
 from harness.report.speed_frames import SpeedTable, speed_tables
-from harness.report.text import plain, visible
+from harness.report.text import counted, plain, visible
 from harness.steps import SeriesKey, Step, StepKind
 
 _MOST_MARKS = 30
@@ -82,13 +82,9 @@ def _summary(runs: pd.DataFrame, series: int, steps: int) -> str:
         return "The history holds no run."
     first, last = runs["started"].min(), runs["started"].max()
     return (
-        f"{_count(len(runs), 'run')} from {first:%Y-%m-%d} to {last:%Y-%m-%d}, "
-        f"{series:,} series, {_count(steps, 'step') if steps else 'no step'}."
+        f"{counted(len(runs), 'run')} from {first:%Y-%m-%d} to {last:%Y-%m-%d}, "
+        f"{series:,} series, {counted(steps, 'step') if steps else 'no step'}."
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _rows(lines: pd.DataFrame, run_names: dict[int, str]) -> list[list[str]]:
@@ -105,7 +101,7 @@ def _rows(lines: pd.DataFrame, run_names: dict[int, str]) -> list[list[str]]:
 
 
 def _more(runs: int) -> str:
-    return f"... and {_count(runs, 'earlier run')}" if runs > 0 else ""
+    return f"... and {counted(runs, 'earlier run')}" if runs > 0 else ""
 
 
 def _traces(lines: pd.DataFrame, run_names: dict[int, str], steps: Iterable[tuple[Step, Any]]) -> list[Figure]:
