@@ -34,7 +34,7 @@ def call(args):
 
 
 def test_kernels_are_counted_in_what_is_called():
-    """Two int8 convolutions, one int8 linear, one float convolution; addmm, MKL's linear, bmm and attention are float."""
+    """Two int8 convolutions, one int8 linear, one float convolution; addmm, MKL, bmm and attention are float."""
     assert compiled.kernels(CODE) == {"int8_convs": 2, "int8_linears": 1, "float_convs": 1, "float_linears": 4}
 
 
