@@ -16,6 +16,8 @@ from harness.report.text import counted
 _INT8 = {"int8_convs": "int8 conv", "int8_linears": "int8 linear"}
 _FLOAT = {"float_convs": "float conv", "float_linears": "float matmul"}
 _LEFT = {"quantize_nodes": "quantize op", "dequantize_nodes": "dequantize op"}
+WORDS = 5
+"""How many columns are words; levels follow."""
 LEVELS = ("converted", "lowered", "kernels")
 """Columns of decibels, or of what failed."""
 TITLE = "What runs after lowering: kernels, and SQNR, dB, of the worst output"
@@ -24,9 +26,9 @@ TITLE = "What runs after lowering: kernels, and SQNR, dB, of the worst output"
 def kernel_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
     """A line for each case that was lowered to a program, as text.
 
-    `model`, `flow`, `fix`; of the output with the least SQNR between kernels and converted graph: `converted` and
-    `lowered` against fp32, `kernels` against the converted graph, `cause`; and `what runs`. A lowering that failed says
-    so in the place of its levels.
+    `model`, `flow`, `fix`; of the output with the least SQNR between kernels and converted graph its `cause`; `what
+    runs`; and of that output `converted` and `lowered` against fp32, and `kernels` against the converted graph. A
+    lowering that failed says so in the place of its levels.
     """
     rows = list(rows)
     converted = {(row.case, row.output): row for row in rows if row.point == Point.CONVERTED}
@@ -46,11 +48,11 @@ def kernel_frame(rows: Iterable[OutputRow]) -> pd.DataFrame:
                 "model": storable(names[case.model, case.size, case.weights]),
                 "flow": storable(case.flow),
                 "fix": "" if case.variant == RELEASED else storable(case.variant),
+                "cause": worst.cause,
+                "what runs": _what_runs(worst),
                 "converted": "" if before is None else _level(before),
                 "lowered": _level(worst),
                 "kernels": "" if worst.kernel_db is None else fixed(worst.kernel_db, 1),
-                "cause": worst.cause,
-                "what runs": _what_runs(worst),
             }
         )
     return pd.DataFrame(lines, dtype=str)

@@ -28,7 +28,7 @@ from harness.report.html import assets, figures, view
 from harness.report.html.figures import Figure
 from harness.report.html.located_view import located_views
 from harness.report.html.timeline import Timeline
-from harness.report.kernels import TITLE, kernel_frame
+from harness.report.kernels import TITLE, WORDS, kernel_frame
 from harness.report.levels import level_frame
 from harness.report.order import natural, point_order
 from harness.report.text import counted, revealed, visible
@@ -90,6 +90,7 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None, loca
         "bars": _bars(found, data),
         "kernels": _table(kernel_frame(run.outputs)),
         "kernels_title": TITLE,
+        "kernels_words": WORDS,
         "cases": view.case_views(found, names),
         "ranges": _ranges(run, data, names),
         "coverage": _table(coverage_frame(run.quantizers)),
@@ -106,6 +107,7 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None, loca
         *([("culprits", "Culprits")] if views else []),
         ("fixes", "Fixes"),
         ("outputs", "Outputs"),
+        *([("lowering", "After lowering")] if context["kernels"][1] else []),
         ("cases", "Cases"),
         ("quantizers", "Quantizers"),
         *([("history", "History")] if history is not None else []),
