@@ -65,6 +65,7 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None, loca
     outcomes = Counter(verdict.outcome for verdict in judgement.verdicts)
     matrix = fix_matrix(run.outputs)
     views = located_views(located, data.figures, data.tables)
+    kernels = _table(kernel_frame(run.outputs))
     context = {
         "title": f"{_SIGNS.get(judgement.exit_code, '✗')} Numerical accuracy: {run.name}",
         "kicker": "Numerical accuracy of quantized models",
@@ -88,7 +89,7 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None, loca
         "moved": _moved(run, data),
         "moved_table": _table(bounds_frame(run.quantizers)),
         "bars": _bars(found, data),
-        "kernels": _table(kernel_frame(run.outputs)),
+        "kernels": kernels,
         "kernels_title": TITLE,
         "kernels_words": WORDS,
         "cases": view.case_views(found, names),
@@ -107,7 +108,7 @@ def render(run: Run, judgement: Judgement, history: Timeline | None = None, loca
         *([("culprits", "Culprits")] if views else []),
         ("fixes", "Fixes"),
         ("outputs", "Outputs"),
-        *([("lowering", "After lowering")] if context["kernels"][1] else []),
+        *([("lowering", "After lowering")] if kernels[1] else []),
         ("cases", "Cases"),
         ("quantizers", "Quantizers"),
         *([("history", "History")] if history is not None else []),
