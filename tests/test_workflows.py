@@ -134,6 +134,14 @@ def test_the_nights_share_one_history():
     assert "${{ github.run_id }}" in save["key"]
 
 
+def test_the_nights_share_what_was_compiled():
+    """The folder that Inductor builds C++ in is the one that is kept."""
+    [kept] = (step["with"] for step in steps(WORKFLOWS[-1]) if step.get("uses", "").startswith("actions/cache@"))
+    [job] = jobs(WORKFLOWS[-1]).values()
+    assert job["env"]["TORCHINDUCTOR_CACHE_DIR"] == "${{ github.workspace }}/" + kept["path"]
+    assert "constraints.txt" in kept["key"]
+
+
 def test_the_action_uses_what_it_declares_and_declares_what_it_uses():
     text, action = ACTION.read_text(encoding="utf-8"), load(ACTION)
     assert set(re.findall(r"\binputs\.([\w-]+)", text)) == set(action["inputs"])
