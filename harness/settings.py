@@ -180,7 +180,8 @@ BUILTIN_SUITES = {
             *("x86-static", "arm-static-s8s8f32-per-channel", "arm-dynamic-s8s8f32-per-tensor"),
             *("nncf-*", "cadence-hoist", "vulkan-*", "xnnpack"),
         ),
-        lowered=("x86-static", *PASSES),
+        # Not vulkan-8w: its fused op has a slow kernel for float32, two minutes for the samples of a transformer.
+        lowered=("x86-static", "cadence-hoist", "vulkan-4w", "xnnpack"),
         includes=("kernels",),
         tolerance={"sqnr_drop_db": 0.25},
     ),

@@ -22,7 +22,7 @@ from . import _checkpoints, _digits, _seeding, _synthetic, _training
 
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits", cost=1.3),
-    "full": Size(("seeded", "pretrained"), ("last_hidden_state", "pooler_output"), cost=4.0),
+    "full": Size(("seeded", "pretrained"), ("last_hidden_state", "pooler_output"), cost=4.0, memory=9.0),
 }
 
 PUBLISHED = "bert-base-uncased"

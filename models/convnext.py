@@ -19,7 +19,7 @@ from ._images import calibration, evaluation
 __all__ = ["SIZES", "build", "calibration", "evaluation", "train"]
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits", cost=2.5),
-    "full": Size(("seeded", "pretrained"), ("logits",), cost=2.0),
+    "full": Size(("seeded", "pretrained"), ("logits",), cost=2.0, memory=3.5),
 }
 
 BLOCK_1_ABSMAX = 0.226632953

@@ -20,7 +20,7 @@ from ._images import calibration, evaluation
 __all__ = ["SIZES", "build", "calibration", "evaluation", "train"]
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits", cost=1.5),
-    "full": Size(("seeded", "pretrained"), ("logits",), cost=1.5),
+    "full": Size(("seeded", "pretrained"), ("logits",), cost=1.5, memory=3.0),
 }
 
 _STREAM = 51

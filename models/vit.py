@@ -19,7 +19,7 @@ from ._images import calibration, evaluation
 __all__ = ["SIZES", "build", "calibration", "evaluation", "train"]
 SIZES = {
     "small": Size(("trained", "seeded"), ("logits",), labelled="logits"),
-    "full": Size(("seeded", "pretrained"), ("logits",), cost=5.0),
+    "full": Size(("seeded", "pretrained"), ("logits",), cost=5.0, memory=7.5),
 }
 
 _STREAM = 61
