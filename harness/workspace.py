@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import math
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -48,8 +49,7 @@ class Workspace:
         """Raise `UsageError` in the built-in workspace, whose models and baselines belong to the package."""
         if self.builtin:
             raise UsageError(
-                f"the built-in workspace ({self.baselines.parent}) is read-only; start one of your own: a folder with "
-                "models/ and a pyproject.toml that has a [tool.sqnr] table"
+                f"the built-in workspace ({self.baselines.parent}) is read-only; start one of your own with `sqnr init`"
             )
 
     def model_names(self) -> list[str]:
@@ -96,6 +96,9 @@ def _check_sizes(where: str, sizes: object) -> None:
             named = isinstance(values, tuple) and all(isinstance(value, str) and value for value in values)
             if not named or not values or len(set(values)) != len(values):
                 raise AdapterError(f"{where}: SIZES[{name!r}].{field} must be distinct names, not {values!r}")
+        for field, number in (("cost", size.cost), ("memory", size.memory)):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+                raise AdapterError(f"{where}: SIZES[{name!r}].{field} must be a positive number, not {number!r}")
         if size.labelled is not None and size.labelled not in size.outputs:
             raise AdapterError(f"{where}: SIZES[{name!r}].labelled: {size.labelled!r} is not among its outputs")
 

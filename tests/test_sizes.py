@@ -41,7 +41,7 @@ def test_every_model_of_this_repository_is_planned_without_an_import(name):
         IMPORT + 'SIZES = {"small": Size(("seeded",), ("y",))}\nSIZES = {}\n',
         IMPORT + 'SIZES = {"small": Size(("seeded",), ("y",))}\ndel SIZES\n',
         IMPORT + 'SIZES = {"small": Size(open("x"), ("y",))}\n',
-        IMPORT + 'SIZES = {"small": Size("one", "two", "three", 4, 5)}\n',
+        IMPORT + 'SIZES = {"small": Size("one", "two", "three", 4, 5, 6)}\n',
         IMPORT + "SIZES = 3\n",
         "def build(:\n",
         "",

@@ -103,3 +103,12 @@ def test_an_unknown_model_lists_near_matches_and_all(tmp_path):
 def test_a_folder_without_init_is_a_package_all_the_same(tmp_path):
     (tmp_path / "alone.py").write_text("VALUE = 7\n")
     assert load_module(tmp_path, "alone").VALUE == 7
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "'2'", "True", "float('nan')", "float('inf')"])
+@pytest.mark.parametrize("field", ["cost", "memory"])
+def test_cost_and_memory_are_positive_numbers(tmp_path, field, given):
+    folder = _workspace(tmp_path)
+    (folder / "models" / "mine.py").write_text(ADAPTER.replace('("y",))', f'("y",), {field}={given})'))
+    with pytest.raises(AdapterError, match=rf"mine\.py: SIZES\['small'\]\.{field} must be a positive number, not "):
+        find_workspace(folder).load_adapter("mine")

@@ -181,4 +181,19 @@ def _resume(name: str, options: dict[str, Any]) -> Run:
         return resume(find_workspace(), name, arguments.how(options), shown.go_on, shown.update)
 
 
-VERBS = (run, gate, accept, locate, train, replay)
+@click.command()
+@click.argument("folder", type=arguments.PATH, default=".")
+@click.option("--model", default="first", show_default=True, metavar="NAME", help="What to call the example's adapter.")
+def init(folder: Path, model: str) -> None:
+    """Make a folder a workspace of your own.
+
+    Adds settings, an example model and reports/ to FOLDER, by default the current one; nothing is replaced.
+    """
+    from harness.verbs.starting import start_workspace
+
+    for path in start_workspace(folder, model):
+        click.echo(spoken(f"wrote {path}"))
+    click.echo('next: sqnr run, sqnr accept --because "first baseline", sqnr gate')
+
+
+VERBS = (init, run, gate, accept, locate, train, replay)
