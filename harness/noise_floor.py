@@ -17,7 +17,7 @@ from harness import fixes
 from harness.errors import InterruptedRunError
 from harness.execute import Options, measuring_processes
 from harness.parts import Progress
-from harness.records import Case, FixState, OutputRow, Point, Row, Stage, released_of
+from harness.records import Case, FixState, OutputRow, Point, Row, released_of
 from harness.runner import jobs_for
 from harness.store import Run
 from harness.worker import group_cases
@@ -88,8 +88,7 @@ class Sources:
         self._rows: list[Row] = [*run.outputs, *run.quantizers]
         self._idle = {row.case for row in run.outputs if row.fix_state in (FixState.INERT, FixState.UPSTREAMED)}
         self._programs = {row.flow for row in run.outputs if row.is_program}
-        late = (Stage.EDGE, Stage.LOWER)
-        self._late = {fix.name for fix in fixes.installed() if fix.stage in late} if self._programs else set()
+        self._late = {fix.name for fix in fixes.installed() if fix.stage in fixes.LOWERING} if self._programs else set()
 
     def is_program(self, case: Case) -> bool:
         """Whether a case's flow lowers to a program."""

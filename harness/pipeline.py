@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from harness.errors import ConfigError
-from harness.fixes import Fix
+from harness.fixes import LOWERING, Fix
 from harness.fixes.seams import SeamMovedError
 from harness.fixes.states import RepairError, RepairLeftError, repaired, state_of
 from harness.flows import Flow
@@ -189,7 +189,7 @@ class Pipeline:
 
     def _left(self, case: Case, flow: Flow, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
         """The fixes that lowering may show: without those that were over with the converted graph and left it alone."""
-        late = tuple(fix for fix in fixes if fix.last in (Stage.EDGE, Stage.LOWER))
+        late = tuple(fix for fix in fixes if fix.last in LOWERING)
         if late == fixes:
             return fixes
         changed, left = (self._evidence(Point.CONVERTED, case, flow, some) for some in (fixes, late))

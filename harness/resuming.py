@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from harness import environment
 from harness.errors import UsageError
 from harness.parts import GroupResult, PartReader
 from harness.records import Case
+from harness.scratch import held_folder
 from harness.store import COMPLETE, Run
 from harness.worker import GroupJob
 from harness.workspace import Workspace
@@ -22,21 +21,14 @@ _MUST_AGREE = ("platform", "python", "cpu", "stack", "pins")
 
 @contextmanager
 def held(run: Run) -> Iterator[None]:
-    """Keep a run's folder from being gone on with elsewhere; the system lets go of it with the process.
+    """Keep a run's folder from being gone on with elsewhere.
 
     Raises `UsageError` if another process has it.
     """
-    handle = os.open(run.folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"run {run.name} is still being measured by another process") from None
-        except OSError:
-            pass  # a file system without locks
+    with held_folder(run.folder) as mine:
+        if not mine:
+            raise UsageError(f"run {run.name} is still being measured by another process")
         yield
-    finally:
-        os.close(handle)
 
 
 def check_resumable(run: Run) -> Run:

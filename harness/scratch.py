@@ -24,14 +24,28 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
     a process number would say less.
     """
     _sweep(prefix)
-    with tempfile.TemporaryDirectory(prefix=prefix) as name:
-        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+    with tempfile.TemporaryDirectory(prefix=prefix) as name, held_folder(Path(name)):
+        yield Path(name)
+
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[bool]:
+    """Hold a lock on a folder; whether this process has it, which on a file system without locks it has.
+
+    The system lets go of it with the process.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        mine = True
         try:
-            with suppress(OSError):  # a file system without locks: as if it had been made this minute
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield Path(name)
-        finally:
-            os.close(handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            mine = False
+        except OSError:
+            pass
+        yield mine
+    finally:
+        os.close(handle)
 
 
 def _sweep(prefix: str) -> None:

@@ -11,7 +11,7 @@ from harness import fixes as fix_table
 from harness import flows as flow_table
 from harness.adapter import Size
 from harness.errors import NothingMeasuredError, UsageError, unknown_name
-from harness.records import RELEASED, Case, Point, Row, Stage
+from harness.records import RELEASED, Case, Point, Row
 from harness.settings import Settings, Suite
 
 UNKNOWN_WEIGHTS = "unknown"
@@ -203,7 +203,7 @@ def _own_cases(suite: Suite, sizes: Sizes) -> dict[Case, bool]:
 def _variants(flow: str, lowers: bool) -> list[str]:
     """The variants of a flow that is lowered, or of one that is not: then without fixes of the lowering."""
     fixes = fix_table.installed()
-    early = tuple(fix for fix in fixes if fix.stage not in (Stage.EDGE, Stage.LOWER))
+    early = tuple(fix for fix in fixes if fix.stage not in fix_table.LOWERING)
     return fix_table.variants(flow, fixes if lowers else early)
 
 

@@ -154,19 +154,18 @@ def _measure(job: GroupJob, emit: Any) -> None:
     file = workspace.models / f"{first.model}.py"
     emit(adapter={file.name: file_hash(file)} if file.exists() else {})  # should it not even be importable
     adapter = workspace.load_adapter(first.model)
-    spill = Path(tempfile.mkdtemp(prefix=SPILL_PREFIX, dir=job.part.parent))
-    _SPILLS.append(spill)
-    with torch.no_grad():
-        subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, spill)
-    torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
-    try:
-        emit(weights=subject.digest, inputs=subject.input_hashes, adapter=source_hashes(adapter))
-        pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)), job.excluded)
-        for case in job.cases:
-            emit(**_measure_case(job, case, pipeline))
-    finally:
-        subject.close()
-        shutil.rmtree(spill, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=SPILL_PREFIX, dir=job.part.parent) as spill:
+        _SPILLS.append(Path(spill))
+        with torch.no_grad():
+            subject = Subject(adapter, first.size, job.weights_source, job.seed, job.jitter, Path(spill))
+        torch.set_num_threads(1)  # whatever the adapter asked for: the number of threads moves the numbers
+        try:
+            emit(weights=subject.digest, inputs=subject.input_hashes, adapter=source_hashes(adapter))
+            pipeline = Pipeline(subject, lambda case, stage: emit(stage=stage, case=asdict(case)), job.excluded)
+            for case in job.cases:
+                emit(**_measure_case(job, case, pipeline))
+        finally:
+            subject.close()
 
 
 def _measure_case(job: GroupJob, case: Case, pipeline: Pipeline) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,25 @@ def sqnr(folder: Path, *args: str, **environ: str) -> subprocess.CompletedProces
         env={**os.environ, "HF_HUB_OFFLINE": "1", **environ},
         check=False,
     )
+
+
+def start(folder: Path, *args: str) -> subprocess.Popen[str]:
+    """Start `sqnr ARGS` in a folder, as the head of a process group of its own."""
+    command = [sys.executable, "-m", "harness", *args]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def ends(group: int) -> bool:
+    """Whether every process of a group is gone within ten seconds."""
+    for _ in range(50):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def latest(folder: Path) -> Path:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.program import SETTINGS, TINY, latest, make_workspace, sqnr, verdict
+from tests.program import SETTINGS, TINY, ends, latest, make_workspace, sqnr, start, verdict
 
 
 def test_life_cycle_missing_accept_ok_drift_fails_accept_ok(tmp_path):
@@ -187,28 +184,10 @@ SLOW = TINY.replace("def evaluation", "import time\n\n\ndef evaluation").replace
 )
 
 
-def _start(folder: Path, *args: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness", *args]
-    return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def _ends(group: int) -> bool:
-    """Whether every process of a group is gone within ten seconds."""
-    for _ in range(50):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.2)
-    return False
-
-
 def test_ctrl_c_keeps_what_was_measured_and_ends_with_130(tmp_path):
     """As a terminal does it: the signal goes to the whole process group."""
     folder = make_workspace(tmp_path, a_quick=TINY, b_slow=SLOW)
-    program = _start(folder, "run", "-j", "1")
+    program = start(folder, "run", "-j", "1")
     deadline = time.monotonic() + 120
     while not any('"result"' in part.read_text() for part in (folder / "reports").glob("*/parts/*a_quick*")):
         assert time.monotonic() < deadline
@@ -219,7 +198,7 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_with_130(tmp_path):
     assert "what was measured (3 output rows) is kept in" in errors
     rows = (latest(folder) / "outputs.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == ["a_quick"] * 3
-    assert _ends(program.pid), "a process of the run is still there"
+    assert ends(program.pid), "a process of the run is still there"
 
     refused = sqnr(folder, "accept", "--because", "x", "--noise-runs", "0")
     assert (refused.returncode, "is interrupted, not complete" in refused.stderr) == (2, True)
@@ -237,7 +216,7 @@ def test_a_model_past_its_time_limit_is_rows_and_the_others_go_on(tmp_path):
 
 def test_two_runs_at_once_get_two_folders_and_the_same_bytes(tmp_path):
     folder = make_workspace(tmp_path, tiny=TINY)
-    programs = [_start(folder, "run", "-j", "1") for _ in range(2)]
+    programs = [start(folder, "run", "-j", "1") for _ in range(2)]
     assert [program.wait(timeout=200) for program in programs] == [0, 0]
     runs = sorted(path.parent for path in (folder / "reports").glob("*/run.json"))
     assert len(runs) == 2

@@ -6,13 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.program import TINY, latest, make_workspace, sqnr
+from tests.program import TINY, ends, latest, make_workspace, sqnr, start
 
 SETTINGS = """
 [tool.sqnr.suites.gate]
@@ -48,28 +47,17 @@ def finished(folder: Path) -> list[list[str]]:
 
 def begun(folder: Path, number: int) -> Path:
     """A run that got a signal once two of its four cases were measured."""
-    command = [sys.executable, "-m", "harness", "run", "-j", "1"]
-    program = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, start_new_session=True)
+    program = start(folder, "run", "-j", "1")
     deadline = time.monotonic() + 120
     while len(finished(folder)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     os.kill(program.pid, number)
     program.communicate(timeout=60)
-    while _alive(program.pid):
-        assert time.monotonic() < deadline, "a process outlives the run"
-        time.sleep(0.2)
+    assert ends(program.pid), "a process outlives the run"
     (folder / "hold").unlink()
     assert not list(latest(folder).glob("parts/reference-*")), "reference outputs are left behind"
     return latest(folder)
-
-
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def resumed(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -158,9 +146,7 @@ def test_a_run_of_another_stack_or_other_pins_or_another_model_is_not_gone_on_wi
 
 def test_a_run_that_is_still_measured_is_left_alone(tmp_path):
     folder = workspace(tmp_path)
-    program = subprocess.Popen(
-        [sys.executable, "-m", "harness", "run", "-j", "1"], cwd=folder, stderr=subprocess.PIPE, start_new_session=True
-    )
+    program = start(folder, "run", "-j", "1")
     try:
         while len(finished(folder)) < 2:
             time.sleep(0.2)

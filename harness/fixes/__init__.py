@@ -38,6 +38,8 @@ BUILTIN = {
 }
 REPAIRABLE = (Stage.PREPARE, Stage.CALIBRATE, Stage.CONVERT, Stage.EDGE, Stage.LOWER)
 """Stages that a repair may start at: the exported graph is shared by flows, and measuring is no upstream's."""
+LOWERING = (Stage.EDGE, Stage.LOWER)
+"""Those after the converted graph."""
 
 
 @dataclass(frozen=True, slots=True)
